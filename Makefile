@@ -1,0 +1,74 @@
+# Every target does its own set-up, in .venv; stamps inside it make a second call quick.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# -qq: only errors. Each set-up step says in one line what it does.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
+MAX_FILE_LINES := 400
+
+.PHONY: help demo test check bench zoo slow clean
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo   record and explain a slow training script"
+	@echo "make test   the tests"
+	@echo "make check  format, lint, types, imports, file sizes"
+	@echo "make zoo    planted bottlenecks: hits, false alarms, predicted against measured gain"
+	@echo "make bench  our parts beside their peers"
+	@echo "make slow   the long tests"
+	@echo "make clean  remove caches and what the targets made; .venv stays"
+
+$(BIN)/python:
+	@echo "set-up: making $(VENV)"
+	@$(PYTHON) -m venv $(VENV)
+
+# Torch comes first, so that nothing which needs it picks another build.
+$(VENV)/.stamp-torch: constraints.txt | $(BIN)/python
+	@echo "set-up: installing torch (large; a few minutes the first time)"
+	@$(INSTALL) torch
+	@touch $@
+
+$(VENV)/.stamp-train: pyproject.toml constraints.txt $(VENV)/.stamp-torch
+	@echo "set-up: installing hotloop[train]"
+	@$(INSTALL) -e ".[train]"
+	@touch $@
+
+$(VENV)/.stamp-dev: pyproject.toml constraints.txt $(VENV)/.stamp-torch
+	@echo "set-up: installing hotloop[train,sb3,dev]"
+	@$(INSTALL) -e ".[train,sb3,dev]"
+	@touch $@
+
+$(VENV)/.stamp-bench: pyproject.toml constraints.txt $(VENV)/.stamp-torch
+	@echo "set-up: installing hotloop[bench]"
+	@$(INSTALL) -e ".[bench]"
+	@touch $@
+
+demo: $(VENV)/.stamp-train
+	@rm -rf runs/demo
+	$(BIN)/hotloop run --out runs/demo zoo/sac_list_batch/slow.py --seconds 8
+	$(BIN)/hotloop explain runs/demo --charts runs/demo/charts.png
+
+test: $(VENV)/.stamp-dev
+	$(BIN)/python -m pytest
+
+slow: $(VENV)/.stamp-dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.stamp-dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-logo
+	@find src -name '*.py' -exec awk 'END { if (NR > $(MAX_FILE_LINES)) { \
+		print FILENAME ": " NR " lines, more than $(MAX_FILE_LINES); split it by subject"; exit 1 } }' {} \; \
+		| { ! grep . ; }
+
+bench: $(VENV)/.stamp-bench
+	$(BIN)/python bench/run_all.py
+
+zoo: $(VENV)/.stamp-dev
+	$(BIN)/python zoo/run.py
+
+clean:
+	rm -rf dist build runs/demo .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests zoo bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,95 @@
+"""`hotloop ls`: the runs kept here, newest first."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hotloop.errors import HotloopError
+
+if TYPE_CHECKING:
+    from hotloop.trace.runs import RunInfo
+
+SCHEMA = 1
+PIPE_WIDTH = 110
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument(
+        "--dir", type=Path, default=Path("runs"), metavar="DIR", help="where to look (default: runs)"
+    )
+    parser.add_argument("--json", action="store_true", help="print the list as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the runs; return the exit code."""
+    from hotloop.trace.runs import list_runs
+
+    found = [_row(each) for each in list_runs(arguments.dir)]
+    if arguments.json:
+        print(json.dumps({"schema": SCHEMA, "runs": found}, indent=2))
+    elif found:
+        _print(found)
+    else:
+        print(f"No runs in {arguments.dir}. Record one: hotloop run train.py")
+    return 0
+
+
+def _row(each: RunInfo) -> dict[str, Any]:
+    seconds, env_steps_per_s = _measured(each)
+    return {
+        "name": each.name,
+        "path": str(each.path),
+        "state": each.state,
+        "started_unix_s": each.started_unix_ns / 1e9,
+        "seconds": seconds,
+        "size_bytes": each.size_bytes,
+        "env_steps_per_s": env_steps_per_s,
+    }
+
+
+def _measured(each: RunInfo) -> tuple[float | None, float | None]:
+    """Return the length (s) and the environment steps per second, None where the run does not tell."""
+    from hotloop.trace import summary
+    from hotloop.trace.load import load
+
+    try:
+        trace = load(each.path)
+    except HotloopError:
+        return each.seconds, None
+    seconds = each.seconds if each.seconds is not None else (trace.startup_ns / 1e9 + trace.wall_s)
+    return seconds, summary.rates(trace)["env_steps_per_s"].median or None
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from hotloop.report import words
+    from hotloop.report.terminal import STATE_STYLES
+
+    table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="dim")
+    for title in ("run", "started", "state"):
+        table.add_column(title, no_wrap=True)
+    for title in ("length", "env steps/s", "size"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(
+            Text(row["path"]),
+            f"{datetime.fromtimestamp(row['started_unix_s']):%Y-%m-%d %H:%M:%S}",
+            Text(row["state"], STATE_STYLES[row["state"]]),
+            words.seconds(row["seconds"]) if row["seconds"] is not None else "?",
+            words.rate(row["env_steps_per_s"]) if row["env_steps_per_s"] else "-",
+            words.size(row["size_bytes"]),
+        )
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
+    with console.capture() as captured:
+        console.print(table)
+    whole = sum(row["size_bytes"] for row in rows)
+    print(captured.get() + f"{len(rows)} run{'s' if len(rows) > 1 else ''}, {words.size(whole)}")

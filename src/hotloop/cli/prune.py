@@ -1,0 +1,111 @@
+"""`hotloop prune`: clears old runs; never a running one, and nothing that hotloop did not write."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotloop import clock
+from hotloop.errors import HotloopError
+
+if TYPE_CHECKING:
+    from hotloop.trace.runs import RunInfo
+
+SCHEMA = 1
+KEEP = 10
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument(
+        "--keep", type=_whole, metavar="N", help=f"keep the N newest (default {KEEP} without --older-than)"
+    )
+    parser.add_argument(
+        "--older-than", type=_age_s, metavar="AGE", help="clear only runs older than this: 30m, 12h, 7d, 2w"
+    )
+    parser.add_argument(
+        "--dir", type=Path, default=Path("runs"), metavar="DIR", help="where the runs are (default: runs)"
+    )
+    parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
+    parser.add_argument(
+        "--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)"
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Clear the runs; return the exit code."""
+    from hotloop.trace.runs import list_runs, remove
+
+    if arguments.json and not (arguments.yes or arguments.dry_run):
+        raise HotloopError("--json does not ask, so it needs --yes to clear or --dry-run to look")
+    chosen = choose(list_runs(arguments.dir), arguments.keep, arguments.older_than)
+    if not arguments.json:
+        _list(chosen, arguments.dir)
+    removed = bool(chosen) and not arguments.dry_run and (arguments.yes or _asked())
+    left: list[Path] = []
+    for each in chosen if removed else []:
+        try:
+            left += remove(each)
+        except OSError as error:
+            raise HotloopError(f"cannot clear {each.path} ({error.strerror or error})") from error
+    if arguments.json:
+        paths = [str(each.path) for each in chosen]
+        freed = sum(each.size_bytes for each in chosen)
+        print(
+            json.dumps({"schema": SCHEMA, "runs": paths, "size_bytes": freed, "removed": removed}, indent=2)
+        )
+    for path in left:
+        print(f"hotloop: left {path}, which hotloop did not write", file=sys.stderr)
+    return 0
+
+
+def choose(runs: list[RunInfo], keep: int | None, older_than_s: float | None) -> list[RunInfo]:
+    """Return the runs to clear, of a list that has the newest first."""
+    if keep is None:
+        keep = 0 if older_than_s is not None else KEEP
+    now = clock.wall_ns()
+    return [
+        each
+        for each in runs[keep:]
+        if each.state != "running"
+        and (older_than_s is None or (now - each.started_unix_ns) / 1e9 > older_than_s)
+    ]
+
+
+def _list(chosen: list[RunInfo], root: Path) -> None:
+    from hotloop.report import words
+
+    if not chosen:
+        print(f"Nothing to clear in {root}.")
+        return
+    for each in chosen:
+        print(f"{each.path}  {each.state}  {words.size(each.size_bytes)}")
+    freed = words.size(sum(each.size_bytes for each in chosen))
+    print(f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {freed}")
+
+
+def _asked() -> bool:
+    if not sys.stdin.isatty():
+        raise HotloopError(
+            "nobody is there to be asked (standard input is no terminal): use --yes or --dry-run"
+        )
+    return input("Clear them? [y/N] ").strip().lower() in ("y", "yes")
+
+
+def _whole(value: str) -> int:
+    if not value.isdigit():
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {value!r}")
+    return int(value)
+
+
+def _age_s(value: str) -> float:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw])", value)
+    if not match:
+        raise argparse.ArgumentTypeError(f"must be a number and a unit such as 12h or 7d, not {value!r}")
+    return float(match[1]) * UNITS_S[match[2]]

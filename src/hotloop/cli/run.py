@@ -1,0 +1,149 @@
+"""`hotloop run script.py [args]`: records somebody's unmodified training script or module.
+
+Everything from the script's name on belongs to the script, so its options need no quoting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from hotloop.errors import HotloopError
+
+USAGE = "hotloop run [options] (script.py | -m module) [args ...]"
+EXAMPLES = """\
+Everything from the script on belongs to the script:
+  hotloop run train.py --lr 3e-4
+  hotloop run --out runs/mine -m mypackage.train --seed 1
+  hotloop run --after 10s --for 60 train.py"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the options; the script and its arguments are taken off by `split`."""
+    parser.usage = USAGE
+    parser.epilog = EXAMPLES
+    add = parser.add_argument
+    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/<time>-<script>)")
+    add(
+        "--after",
+        type=_after,
+        default=(0, 0.0),
+        metavar="N|Ns",
+        help="begin after N environment steps, or N seconds (10s)",
+    )
+    add("--for", dest="seconds", type=_positive, default=0.0, metavar="SECONDS", help="record only this long")
+    add("--budget", type=_share, default=0.01, metavar="1%", help="what recording may cost (default 1%%)")
+    add("--modules", type=_depth, default=1, metavar="DEPTH", help="time torch modules this deep (default 1)")
+    add(
+        "--hz",
+        type=_not_negative,
+        default=100.0,
+        metavar="HZ",
+        help="stack samples a second (default 100, 0: none)",
+    )
+    add(
+        "--summary-every",
+        type=_positive,
+        default=0.0,
+        metavar="SECONDS",
+        help="print a summary this often meanwhile",
+    )
+
+
+def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str], list[str]]:
+    """Return the options of `hotloop run`, and the words from the script (or -m) on."""
+    takes_value = {name for action in parser._actions for name in action.option_strings if action.nargs != 0}
+    at = 0
+    while at < len(words):
+        word = words[at]
+        if word == "--":
+            return words[:at], words[at + 1 :]
+        if word == "-m" or not word.startswith("-"):
+            break
+        at += 2 if word in takes_value else 1
+    return words[:at], words[at:]
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Record the script; return its exit code."""
+    target, is_module, args = _target(arguments.rest)
+    from hotloop.cli.summaries import printing_every
+    from hotloop.record.options import RecordOptions
+    from hotloop.record.script import ScriptOptions, run_script
+    from hotloop.record.session import default_path
+
+    steps, seconds = arguments.after
+    out = arguments.out or default_path([target.rpartition(".")[2] if is_module else target])
+    options = ScriptOptions(
+        target=target,
+        args=tuple(args),
+        is_module=is_module,
+        out=str(out),
+        modules=arguments.modules,
+        record=RecordOptions(
+            budget=arguments.budget,
+            hz=arguments.hz,
+            after_steps=steps,
+            after_s=seconds,
+            for_s=arguments.seconds,
+            summary_every_s=arguments.summary_every,
+        ),
+    )
+    with printing_every(arguments.summary_every, out):
+        result = run_script(options)
+    if (result.path / "run.json").is_file():
+        print(f"hotloop: recorded {out}. Next: hotloop explain {out}", file=sys.stderr)
+    return result.exit_code
+
+
+def _target(rest: list[str]) -> tuple[str, bool, list[str]]:
+    if rest and rest[0] == "-m":
+        if len(rest) < 2:
+            raise HotloopError(f"-m needs the name of a module: {USAGE}")
+        return rest[1], True, rest[2:]
+    if not rest:
+        raise HotloopError(f"no script to record: {USAGE}")
+    return rest[0], False, rest[1:]
+
+
+def _number(value: str, meaning: str, allowed: Callable[[float], bool]) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = float("nan")
+    if not allowed(number):
+        raise argparse.ArgumentTypeError(f"must be {meaning}, not {value!r}")
+    return number
+
+
+def _positive(value: str) -> float:
+    return _number(value, "a number above 0", lambda number: 0 < number < float("inf"))
+
+
+def _not_negative(value: str) -> float:
+    return _number(value, "a number from 0 on", lambda number: 0 <= number < float("inf"))
+
+
+def _depth(value: str) -> int:
+    return int(_number(value, "a whole number from 0 on", lambda number: number >= 0 and number % 1 == 0))
+
+
+def _share(value: str) -> float:
+    """Read `1%` or `0.01`."""
+    meaning = "a share such as 1%"
+    if value.endswith("%"):
+        return _number(value[:-1], meaning, lambda number: 0 < number <= 100) / 100
+    return _number(value, meaning, lambda number: 0 < number <= 1)
+
+
+def _after(value: str) -> tuple[int, float]:
+    """Read `500` (environment steps) or `10s` (seconds) as steps and seconds."""
+    meaning = "environment steps (500) or seconds (10s)"
+    number = _number(value.removesuffix("s"), meaning, lambda number: 0 <= number < float("inf"))
+    if value.endswith("s"):
+        return 0, number
+    if number % 1:
+        raise argparse.ArgumentTypeError(f"must be {meaning}, not {value!r}")
+    return int(number), 0.0

@@ -1,0 +1,118 @@
+"""From causes to findings: price each in throughput, give no moment to two causes, rank by what a fix gains.
+
+The predicted gain is Amdahl's law on the claimed share. Its 90 % interval joins two errors: that of the stack
+samples (binomial, node by node, for a node's own time is exact) and the spread of what a fix leaves over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from hotloop.explain.evidence import hot_lines, percent
+from hotloop.explain.finding import Cause, Finding, amdahl
+from hotloop.explain.loop import Atom, Loop
+
+Z90 = 1.645
+"""Standard normal quantile: 90 % lie within this many standard errors."""
+LEAST_GAIN = 1.03
+LEAST_LOW = 1.01
+
+
+def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
+    """Turn causes into findings, best first, with overlapping time given to one of them.
+
+    Specific causes choose first, then general ones; among equals the one with the larger gain. What a cause
+    has left after that is priced again, and dropped if it is not worth the work.
+    """
+    taken: set[int] = set()
+    findings: list[Finding] = []
+    for cause in sorted(causes, key=lambda each: (each.general, -_gain(loop, each), each.rule)):
+        atoms = [loop.atoms[i] for i in sorted(cause.atoms - taken)]
+        if cause.informs:
+            findings.append(price(loop, cause, atoms or [loop.atoms[i] for i in sorted(cause.atoms)]))
+            continue
+        if not atoms:
+            continue
+        finding = price(loop, cause, atoms)
+        if finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW:
+            findings.append(finding)
+            taken |= cause.atoms
+    return sorted(findings, key=lambda each: (-each.score, each.rule, each.file, each.line))
+
+
+def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
+    """Price one cause on the atoms it was given."""
+    share = loop.share(atoms)
+    residual = cause.residual
+    saved = 0.0 if cause.informs else share * (1.0 - residual.mid)
+    sampling = Z90 * share_error(loop, atoms) * (1.0 - residual.mid)
+    low = max(saved - math.hypot(sampling, share * (residual.high - residual.mid)), 0.0)
+    high = min(saved + math.hypot(sampling, share * (residual.mid - residual.low)), 1.0)
+    if cause.informs:
+        low = high = 0.0
+    gain = amdahl(saved, 0.0)
+    file, line = cause.blame or _blame(atoms)
+    seen = sum(atom.n for atom in atoms)
+    told = f"{percent(share)} of the loop's time ({seen} stack samples)"
+    return Finding(
+        rule=cause.rule,
+        title=cause.title,
+        phase=_largest(atoms, lambda atom: atom.node.phase),
+        span=cause.span or _largest(atoms, lambda atom: span_name(loop, atom)),
+        file=file,
+        line=line,
+        share=share,
+        gain=gain,
+        gain_low=amdahl(low, 0.0),
+        gain_high=amdahl(high, 0.0),
+        score=math.log(gain),
+        evidence=(told, *cause.evidence),
+        advice=cause.advice,
+    )
+
+
+def share_error(loop: Loop, atoms: Sequence[Atom]) -> float:
+    """Return the standard error of the atoms' share of wall time.
+
+    A node's self time is measured; only which part of it the stacks show is a binomial estimate. So the
+    variance is the sum over nodes of (self / wall)² p (1 - p) / n, and nothing for a node claimed whole.
+    """
+    claimed = {atom.index for atom in atoms}
+    samples: dict[int, int] = {}
+    inside: dict[int, float] = {}
+    for atom in loop.atoms:
+        samples[atom.node.id] = samples.get(atom.node.id, 0) + atom.n
+        if atom.index in claimed:
+            inside[atom.node.id] = inside.get(atom.node.id, 0.0) + atom.ns
+    variance = 0.0
+    for node_id, ns in inside.items():
+        node = loop.thread.by_id[node_id]
+        p = min(ns / node.self_ns, 1.0) if node.self_ns else 0.0
+        variance += (node.self_ns / loop.wall_ns) ** 2 * p * (1.0 - p) / max(samples[node_id], 1)
+    return math.sqrt(variance)
+
+
+def span_name(loop: Loop, atom: Atom) -> str:
+    """Return the name of the span around an atom; of the gap itself where there is none."""
+    for node in loop.lineage(atom.node):
+        if node.kind == "span":
+            return node.name
+    return atom.node.name
+
+
+def _gain(loop: Loop, cause: Cause) -> float:
+    return amdahl(loop.share(loop.atoms[i] for i in cause.atoms), cause.residual.mid)
+
+
+def _blame(atoms: Sequence[Atom]) -> tuple[str, int]:
+    lines = hot_lines(atoms)
+    return (lines[0].file, lines[0].line) if lines else ("", 0)
+
+
+def _largest(atoms, key):
+    """Return the key under which most of the atoms' time lies."""
+    total: dict = {}
+    for atom in atoms:
+        total[key(atom)] = total.get(key(atom), 0.0) + atom.ns
+    return max(total, key=lambda each: (total[each], str(each)))

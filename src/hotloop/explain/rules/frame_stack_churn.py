@@ -1,0 +1,53 @@
+"""frame_stack_churn: every step makes new tensors of the same frames, converts and stacks them again.
+
+A stack of k frames shares k - 1 with the last one. Written once into a ring as uint8, a stack is a view.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.explain.evidence import duration, grow, hottest, indices, left_over, matching, total_ns
+from hotloop.explain.finding import Cause
+from hotloop.explain.loop import LEARNING, Loop
+from hotloop.spans import Phase
+
+STACKS = re.compile(
+    r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor|from_numpy)\(|\b(np|numpy)\.(stack|concatenate|array|asarray)\("
+)
+CONVERTS = re.compile(
+    r"\.permute\(|\.transpose\(|\.float\(\)|/\s*255|astype\((np\.)?float|\.contiguous\(\)|\.view\(1,|\.to\(torch\.float"
+)
+FRAME_NS = 150_000
+"""Small observations are converted in a few microseconds; only frames take this long per environment step."""
+FIXED_NS = 30_000
+ADVICE = """\
+Write each new frame once, as small as the agent needs it, and hand out a view:
+    self.ring = np.zeros((2 * K, H, W), np.uint8)          # grey; written twice: a stack is contiguous
+    self.ring[self.at] = self.ring[self.at + K] = grey(frame)
+    self.at = (self.at + 1) % K
+    obs = torch.from_numpy(self.ring[self.at:self.at + K]) # no copy; .float() / 255 inside the network"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find conversions and stacks of frames outside of learning."""
+    elsewhere = LEARNING | {Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT}
+    pool = loop.where(lambda a: a.own is not None and not (loop.phases(a.node) & elsewhere))
+    stacks = matching(pool, STACKS)
+    claimed = grow([*stacks, *matching(pool, CONVERTS)], pool)
+    steps = max(loop.env_steps, 1)
+    if not stacks or total_ns(claimed) / steps < FRAME_NS:
+        return []
+    return [
+        Cause(
+            rule="frame_stack_churn",
+            title="Each step converts and stacks frames anew that were there the step before.",
+            atoms=indices(claimed),
+            residual=left_over(claimed, steps * FIXED_NS, steps * FIXED_NS / 3, steps * FIXED_NS * 3),
+            evidence=(
+                f"{duration(total_ns(claimed) / steps)} a step on converting and stacking frames",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+        )
+    ]

@@ -1,0 +1,58 @@
+"""host_sync: an update fetches many single values from tensors into Python.
+
+Each `.item()` enters the library for one number; on a GPU it also waits until all work before it is done.
+Kept as tensors, metrics are fetched once for many updates.
+"""
+
+from __future__ import annotations
+
+from hotloop.explain.evidence import (
+    HOST_SYNC,
+    duration,
+    grow,
+    host_syncs,
+    hottest,
+    indices,
+    matching,
+    times,
+    total_ns,
+)
+from hotloop.explain.finding import Cause, clamped
+from hotloop.explain.loop import ENVIRONMENT, Loop
+from hotloop.spans import Phase
+
+MOST_PER_UPDATE = 10.0
+"""A loss, a few metrics and a stopping test are ordinary: libraries do about five."""
+ADVICE = """\
+Keep values as tensors, work on all of them at once, and fetch them once in many updates:
+    priorities[i] = td_error.detach().abs()              # all at once, no loop, no .item()
+    losses.append(loss.detach())
+    if update % 100 == 0:
+        log(torch.stack(losses).mean().item())           # host sync
+        losses.clear()"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find many fetched values an update, and the time on the lines that fetch them."""
+    elsewhere = ENVIRONMENT | {Phase.STORE, Phase.ACT}
+    fetched = host_syncs(node for node in loop.thread.nodes if node.phase not in elsewhere)
+    if not loop.updates or fetched / loop.updates < MOST_PER_UPDATE:
+        return []
+    pool = loop.where(lambda atom: atom.own is not None and atom.node.phase not in elsewhere)
+    claimed = grow(matching(pool, HOST_SYNC), pool, least=0.8)
+    if not claimed:
+        return []
+    return [
+        Cause(
+            rule="host_sync",
+            title="Updates fetch many single values from tensors into Python.",
+            atoms=indices(claimed),
+            residual=clamped(0.1, 0.02, 0.3),
+            evidence=(
+                f"{times(fetched / loop.updates)} values fetched an update (.item(), .tolist(), .cpu()...)",
+                f"{duration(total_ns(claimed) / loop.updates)} an update on the lines that do it",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+        )
+    ]

@@ -1,0 +1,85 @@
+"""list_batch: a batch is built from a Python list of arrays, list → numpy → torch, each time it is sampled.
+
+Every transition is visited by the interpreter and every byte is copied two or three times into fresh memory.
+A gather by index from one preallocated array moves the same bytes once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.explain.evidence import (
+    copy_speed,
+    duration,
+    grow,
+    hottest,
+    indices,
+    left_over,
+    own_text,
+    percent,
+    size,
+    total_ns,
+)
+from hotloop.explain.finding import Cause
+from hotloop.explain.loop import ENVIRONMENT, Atom, Loop
+from hotloop.spans import Phase
+
+FROM_LIST = re.compile(
+    r"\b(np|numpy)\.(array|asarray|stack|vstack|concatenate)\("
+    r"|\btorch\.(FloatTensor|LongTensor|BoolTensor|ByteTensor|Tensor|tensor|stack|cat|vstack)\("
+)
+UNZIP = re.compile(r"\bzip\(\*|\brandom\.(sample|choices?)\(")
+SUBSCRIPT = re.compile(r"[\w\)\]]\[")
+ELSEWHERE = ENVIRONMENT | {Phase.ACT, Phase.STORE, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT, Phase.WAIT}
+GATHER_CALL_NS = 25_000
+"""What a gather of five small columns costs whatever their size: five indexing calls of some microseconds."""
+ADVICE = """\
+Keep transitions in preallocated arrays and gather a batch by index:
+    self.obs = np.zeros((capacity, *shape), np.uint8)      # once; one array a field
+    self.obs[self.at] = obs                                # add
+    i = np.random.randint(0, self.size, batch_size)        # sample
+    obs = torch.from_numpy(self.obs[i]).float().div_(255)  # one gather, one conversion"""
+
+
+def builds_from_list(text: str) -> bool:
+    """Say whether a line turns a list of arrays into one array: no index into a whole array in it."""
+    return bool(FROM_LIST.search(text)) and (not SUBSCRIPT.search(text) or " for " in text)
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find batches built from lists, while learning."""
+    pool = loop.where(lambda atom: atom.own is not None and atom.node.phase not in ELSEWHERE)
+    seeds = [atom for atom in pool if builds_from_list(own_text(atom))]
+    if not seeds:
+        return []
+    seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]
+    claimed = grow(seeds, pool)
+    calls = max(_sample_calls(loop, claimed), 1)
+    moved = loop.counts.get("replay_bytes", 0)
+    once_ns = moved / copy_speed(loop) * 1e9
+    fixed_ns = calls * GATHER_CALL_NS + once_ns
+    residual = left_over(claimed, fixed_ns, calls * GATHER_CALL_NS / 2 + 0.5 * once_ns, 2 * fixed_ns)
+    evidence = [hottest(loop, claimed)]
+    if moved:
+        speed = moved / (total_ns(claimed) / 1e9)
+        evidence.append(
+            f"{size(moved / calls)} a batch in {duration(total_ns(claimed) / calls)}: {size(speed)}/s, "
+            f"{percent(speed / copy_speed(loop))} of this machine's copy speed of {size(copy_speed(loop))}/s"
+        )
+    return [
+        Cause(
+            rule="list_batch",
+            title="Batches are built from a Python list of arrays: list → numpy → torch.",
+            atoms=indices(claimed),
+            residual=residual,
+            evidence=tuple(evidence),
+            advice=ADVICE,
+        )
+    ]
+
+
+def _sample_calls(loop: Loop, claimed: list[Atom]) -> int:
+    """Return how often a batch was built: calls of the spans it is built in, else the updates."""
+    nodes = {atom.node.id: atom.node for atom in claimed if atom.node.phase is Phase.SAMPLE}
+    calls = sum(node.calls for node in nodes.values() if node.kind == "span")
+    return calls or loop.updates

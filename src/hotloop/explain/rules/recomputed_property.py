@@ -1,0 +1,102 @@
+"""recomputed_property: the same value is computed again at every access, from many places, many times a step.
+
+An attribute access that runs Python code is a property: the caller's line says `.name` without a call.
+Methods without arguments that are called from several places are the same thing with brackets. A cached
+property is never seen this way, for the frame above its code is not the user's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hotloop.explain.evidence import Function, duration, function_of, hottest, indices, times, total_ns
+from hotloop.explain.finding import Cause, clamped
+from hotloop.explain.loop import LEARNING, Atom, Loop
+from hotloop.trace.model import Frame
+
+FEWEST_READS = 2
+FEWEST_CALLS = 3
+"""A method is often called from two places, `reset` and `step`; a property is read in both or more."""
+CONSTANT = re.compile(r"\b(torch|np|numpy)\.(isin|in1d)\(")
+NOT_GETTERS = frozenset({"step", "reset", "render", "sample", "close", "forward"})
+ADVICE = """\
+Compute it once per state and keep it:
+    @functools.cached_property            # was @property; the state does not change after it is made
+    def full_location(self): ...
+    self.is_loaded = bool(np.isin(tiles, WALKABLE).any())   # once, where the object is made
+A class with __slots__ needs a field instead of cached_property."""
+
+
+@dataclass(slots=True)
+class Getter:
+    """A function without arguments, the places it is read from, and the time inside it."""
+
+    is_property: bool = False
+    sites: set[tuple[str, int]] = field(default_factory=set)
+    ns: float = 0.0
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it is read from enough places to be computed more than once a step."""
+        return len(self.sites) >= (FEWEST_READS if self.is_property else FEWEST_CALLS)
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find time inside getters that are read from several places, outside of learning."""
+    pool = loop.where(lambda atom: bool(atom.stack) and not (loop.phases(atom.node) & LEARNING))
+    getters: dict[Function, Getter] = {}
+    for atom in pool:
+        for inner, caller, is_property in getter_calls(atom.stack):
+            getter = getters.setdefault(function_of(inner), Getter(is_property))
+            getter.sites.add((caller.file, caller.line))
+    repeated = {key: getter for key, getter in getters.items() if getter.repeated}
+    claimed: list[Atom] = []
+    for atom in pool:
+        inside = [function_of(inner) for inner, _, _ in getter_calls(atom.stack)]
+        outermost = next((key for key in reversed(inside) if key in repeated), None)
+        if outermost is not None:
+            claimed.append(atom)
+            repeated[outermost].ns += atom.ns
+    if not claimed:
+        return []
+    return [_cause(loop, claimed, repeated)]
+
+
+def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]]:
+    """Yield each own function entered by `.name` or `.name()`, its caller, and whether it is a property."""
+    for inner, caller in itertools.pairwise(stack):
+        if not inner.own or inner.function in NOT_GETTERS:
+            continue
+        found = re.search(rf"\.{re.escape(inner.function)}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
+        if found:
+            yield inner, caller, found.group(1) is None
+
+
+def _cause(loop: Loop, claimed: list[Atom], repeated: dict[Function, Getter]) -> Cause:
+    steps = max(loop.env_steps, 1)
+    whole = total_ns(claimed)
+    # Each getter is left with one computation for about twice as many reads as places were seen.
+    left = sum(getter.ns / (2 * len(getter.sites)) for getter in repeated.values()) / whole
+    names = sorted(repeated, key=lambda key: -repeated[key].ns)[:4]
+    told = ", ".join(f"{name[1]} from {len(repeated[name].sites)} places" for name in names)
+    constants = sum(atom.ns for atom in claimed if atom.own and CONSTANT.search(atom.own.text))
+    return Cause(
+        rule="recomputed_property",
+        title=f"{names[0][1]} and the like are computed again at every access.",
+        atoms=indices(claimed),
+        residual=clamped(left, left / 4, 2 * left),
+        evidence=(
+            f"{duration(whole / steps)} an environment step inside {times(len(repeated))} getters",
+            f"read in lines seen: {told}",
+            *(
+                [f"{duration(constants / steps)} of it tests membership in a constant (isin)"]
+                if constants
+                else []
+            ),
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )

@@ -1,0 +1,155 @@
+"""A thread's account: its call tree, and what was measured in each node, now and in all.
+
+Sizes are fixed by the number of nodes, not by the number of calls: durations go into a histogram of eight
+buckets an octave (percentiles are right to 5 %), and everything else is a sum.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.clock import cpu_clock_of
+from hotloop.record.fold import ROOT, Codes, Folded, Ints, OpenSpan, Tree, fold
+from hotloop.spans import Log
+from hotloop.trace.histogram import BUCKETS, bucket_of
+
+NOTHING = np.empty((0, 2), np.int64)
+SUMS = ("calls", "total_ns", "self_ns")
+
+
+class Account:
+    """One thread of this process."""
+
+    def __init__(self, index: int, ident: int, name: str, since_ns: int) -> None:
+        self.index = index
+        self.ident = ident
+        self.name = name
+        self.log: Log | None = None
+        self.tree = Tree()
+        self.opened: tuple[OpenSpan, ...] = (OpenSpan(ROOT, since_ns),)
+        self.folded_until = since_ns
+        self.pending: list[Ints] = []
+        self.pending_events = 0
+        self.sightings: list[tuple[int, int, int, int]] = []
+        self.read_cpu_ns = cpu_clock_of(ident)
+        self.cpu_ns = self.read_cpu_ns() if self.read_cpu_ns else 0
+        self.stack = -1
+        self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
+        self.counters: dict[tuple[int, int], int] = {}
+        self.samples: dict[tuple[int, int], list[int]] = {}
+        self.min_ns = np.zeros(0, np.int64)
+        self.max_ns = np.zeros(0, np.int64)
+        self.histogram = np.zeros((0, BUCKETS), np.int32)
+        self.rises: list[tuple[int, int, int, int]] = []
+        self.grown: dict[int, tuple[int, int, int]] = {}
+        self.named = 0
+
+    def drain(self) -> Ints:
+        """Take what the thread has written since the last time. Slicing a list is atomic, so no lock."""
+        events = self.log.events if self.log else []
+        n = len(events)
+        if not n:
+            return NOTHING
+        taken = np.array(events[:n], np.int64).reshape(-1, 2)
+        del events[:n]
+        self.pending.append(taken)
+        self.pending_events += len(taken)
+        return taken
+
+    def take_pending(self) -> Ints:
+        """Return the drained events as `[n, 2]` and forget them."""
+        parts, self.pending, self.pending_events = self.pending, [], 0
+        return np.concatenate([*parts, NOTHING])
+
+    def fold(self, events: Ints, until_ns: int, codes: Codes, dark: bool) -> Folded:
+        """Fold events into the account, up to a moment."""
+        done = fold(events, self.opened, (self.folded_until, until_ns), codes, self.tree, dark)
+        self.opened = done.still_open
+        self.folded_until = until_ns
+        self._grow(len(self.tree.keys))
+        self.window["total_ns"][done.node] += done.total_ns
+        self.window["self_ns"][done.node] += done.self_ns
+        if len(done.done_node):
+            self._add_calls(done.done_node, done.done_end - done.done_start)
+        for node, code, amount in zip(
+            done.counter_node.tolist(), done.counter_code.tolist(), done.counter_amount.tolist(), strict=True
+        ):
+            self.counters[node, code] = self.counters.get((node, code), 0) + amount
+        self._place_sightings(done, until_ns)
+        return done
+
+    def _add_calls(self, node: Ints, duration: Ints) -> None:
+        size = len(self.tree.keys)
+        self.window["calls"] += np.bincount(node, minlength=size)
+        np.minimum.at(self.min_ns, node, duration)
+        np.maximum.at(self.max_ns, node, duration)
+        flat = np.bincount(node * BUCKETS + bucket_of(duration), minlength=size * BUCKETS)
+        self.histogram += flat.reshape(size, BUCKETS).astype(np.int32)
+
+    def _place_sightings(self, done: Folded, until_ns: int) -> None:
+        """Find the node in which each stack was seen, and each growth of memory."""
+        ready = [each for each in self.sightings if each[0] <= until_ns]
+        self.sightings = self.sightings[len(ready) :]
+        for node, (_, stack, wall_ns, cpu_ns) in zip(_innermost(done, ready), ready, strict=True):
+            entry = self.samples.setdefault((node, stack), [0, 0, 0])
+            entry[0] += 1
+            entry[1] += wall_ns
+            entry[2] += cpu_ns
+        rises, self.rises = self.rises, []
+        for node, (_, grown, rss, gpu) in zip(_innermost(done, rises), rises, strict=True):
+            highest = self.grown.get(node, (0, 0, 0))
+            self.grown[node] = (highest[0] + grown, max(highest[1], rss), max(highest[2], gpu))
+
+    def _grow(self, size: int) -> None:
+        missing = size - len(self.min_ns)
+        if missing > 0:
+            self.window = {name: _padded(each, missing) for name, each in self.window.items()}
+            self.min_ns = np.append(self.min_ns, np.full(missing, np.iinfo(np.int64).max))
+            self.max_ns = _padded(self.max_ns, missing)
+            self.histogram = np.concatenate([self.histogram, np.zeros((missing, BUCKETS), np.int32)])
+
+    def reset_window(self) -> None:
+        """Begin a new window."""
+        for each in self.window.values():
+            each[:] = 0
+        self.counters.clear()
+        self.samples.clear()
+
+    def reset(self) -> None:
+        """Forget all that was measured; keep the tree."""
+        self.reset_window()
+        self.min_ns[:] = np.iinfo(np.int64).max
+        self.max_ns[:] = 0
+        self.histogram[:] = 0
+        self.grown.clear()
+
+    def window_rows(self, window: int) -> dict[str, NDArray[np.int64]]:
+        """The window's sums as table columns."""
+        node = np.flatnonzero(self.window["total_ns"] | self.window["calls"])
+        columns = {name: each[node] for name, each in self.window.items()}
+        return columns | {"window": np.full(len(node), window), "thread": np.full(len(node), self.index), "node": node}
+
+    def totals_rows(self) -> list[dict[str, Any]]:
+        """What is known of whole calls so far, one row a node."""
+        rows = []
+        for node in np.flatnonzero((self.max_ns > 0) | np.isin(np.arange(len(self.max_ns)), list(self.grown))):
+            grown, peak, gpu = self.grown.get(int(node), (0, 0, 0))
+            buckets = np.flatnonzero(self.histogram[node])
+            rows.append(
+                {"thread": self.index, "node": int(node), "min_ns": int(self.min_ns[node]) if len(buckets) else 0,
+                 "max_ns": int(self.max_ns[node]), "grown_bytes": grown, "peak_bytes": peak, "gpu_bytes": gpu,
+                 "device_ns": 0, "buckets": buckets.tolist(), "counts": self.histogram[node, buckets].tolist()}
+            )  # fmt: skip
+        return rows
+
+
+def _innermost(done: Folded, seen: list[tuple[int, int, int, int]]) -> list[int]:
+    at = np.array([each[0] for each in seen], np.int64)
+    return done.inner[np.maximum(np.searchsorted(done.at_ns, at, "right") - 1, 0)].tolist()
+
+
+def _padded(values: Ints, missing: int) -> Ints:
+    return np.append(values, np.zeros(missing, np.int64))

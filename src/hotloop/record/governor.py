@@ -1,0 +1,209 @@
+"""What recording costs, measured in the run itself, and kept within a budget.
+
+Time is cut into blocks of 100 ms. In some of them the fine spans are switched off (they are still counted).
+How much work a block got done, by those counts, against how many spans it timed, gives the cost of a span in
+place, by least squares: `T_b = sum_s n_bs w_s + c R_b`. Until that is precise, a tight loop's cost times the
+factor by which caches make it dearer between real operations stands in, weighed by the two variances.
+
+Spans whose cost would exceed the budget are timed in only one of 2, 4, ... 64 blocks; counts stay exact.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotloop import spans
+from hotloop.clock import now_ns
+from hotloop.spans import Span
+
+BLOCK_NS = 100_000_000
+LONG_NS = 20_000_000
+"""Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""
+RARE_PER_S = 20
+IN_PLACE = 3.0
+"""A span between torch operations costs about so many times that of a tight loop (measured: 1.5 to 6)."""
+IN_PLACE_SPREAD = 1.5
+MAX_THINNING = 6
+DENSE_BLOCKS = 200
+COLUMNS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of a span in place, in ns, with its standard error."""
+
+    ns: float
+    error_ns: float
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block: how long, what was done, how many spans were timed."""
+
+    length_ns: int
+    done: Counter[int]
+    timed: int
+
+
+def tight_loop_ns(rounds: int = 500) -> tuple[float, float]:
+    """Return what a span and what a wrapped call cost in a tight loop, in ns: the least that they can cost."""
+    # A private span and log, so that nothing of it is in the trace.
+    log: list[int] = []
+    extend = log.extend
+    probe = _Probe(extend)
+
+    def nothing() -> None:
+        return None
+
+    def wrapped(*args: object, **kwargs: object) -> None:
+        return nothing(*args, **kwargs)
+
+    span_ns = min(_loop(lambda: _enter(probe), rounds) - _loop(nothing, rounds) for _ in range(5))
+    wrap_ns = min(_loop(wrapped, rounds) - _loop(nothing, rounds) for _ in range(5))
+    return max(span_ns, 50.0), max(wrap_ns, 20.0)
+
+
+class _Probe:
+    __slots__ = ("_extend",)
+
+    def __init__(self, extend: object) -> None:
+        self._extend = extend
+
+    def __enter__(self) -> None:
+        self._extend((1, now_ns()))  # type: ignore[operator]
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self._extend((-1, now_ns()))  # type: ignore[operator]
+
+
+def _enter(probe: _Probe) -> None:
+    with probe:
+        pass
+
+
+def _loop(fn: object, rounds: int) -> float:
+    begin = now_ns()
+    for _ in range(rounds):
+        fn()  # type: ignore[operator]
+    return (now_ns() - begin) / rounds
+
+
+class Governor:
+    """Decides, block by block, which spans are timed."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self.tight_ns, self.wrap_ns = tight_loop_ns()
+        self.cost = Cost(IN_PLACE * self.tight_ns, IN_PLACE_SPREAD * self.tight_ns)
+        self.blocks: deque[Block] = deque(maxlen=600)
+        self.index = 0
+        self.dark = False
+        self.thinning: dict[int, int] = {}
+        self._fine: set[int] = set()
+        self._closing: set[int] = set()
+        self._tallied: dict[int, int] = {}
+
+    def counted(self, every: list[Span]) -> Counter[int]:
+        """Return the calls counted but not timed since the last time, by code."""
+        fresh: Counter[int] = Counter()
+        for each in every:
+            now = each.tallied()
+            fresh[each.code] = now - self._tallied.get(each.code, 0)
+            self._tallied[each.code] = now
+        return +fresh
+
+    def close_block(self, length_ns: int, timed: Counter[int], counted: Counter[int]) -> None:
+        """Keep what a block got done."""
+        self.blocks.append(Block(length_ns, timed + counted, sum(timed.values())))
+
+    def open_block(self, every: list[Span]) -> None:
+        """Choose which spans are timed in the next block."""
+        self.index += 1
+        dense = len(self.blocks) < DENSE_BLOCKS
+        calibrate = self.index % (4 if dense else 20) == 3
+        off: set[int] = set()
+        for code in self._fine:
+            thin = self.thinning.get(code, 0)
+            if calibrate or (thin and self.index % (1 << thin)):
+                off.add(code)
+        self.dark = bool(off)
+        for each in every:
+            if each.code not in off:
+                spans.make_live(each)
+            elif each.code not in self._closing and type(each).__name__ == "_Live":
+                spans.make_closing(each)
+                self._closing.add(each.code)
+        self._closing &= off
+
+    def settle(self, open_codes: set[int], every: list[Span]) -> None:
+        """Stop waiting for the ends of spans that have ended since they were switched off."""
+        for code in self._closing - open_codes:
+            spans.make_counted(every[code - 1])
+        self._closing &= open_codes
+
+    def learn(self, rates: Counter[int], mean_ns: dict[int, float], background: float) -> None:
+        """Once a second: estimate the cost, and thin what is too fine for the budget.
+
+        Args:
+            rates: Calls a second by code.
+            mean_ns: Mean duration by code.
+            background: Share of a core taken by the recorder's own thread.
+        """
+        self._fine = {
+            code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS
+        }
+        self.cost = estimate(list(self.blocks), self.tight_ns)
+        share = {code: rates[code] * self.cost.ns / 1e9 / (1 << self.thinning.get(code, 0)) for code in rates}
+        total = sum(share.values()) + min(background, self.budget / 2)
+        for code in sorted(self._fine, key=lambda each: -share[each]):
+            thin = self.thinning.get(code, 0)
+            if total > self.budget and thin < MAX_THINNING:
+                self.thinning[code] = thin + 1
+                total -= share[code] / 2
+            elif thin and total + share[code] < self.budget / 2:
+                self.thinning[code] = thin - 1
+                total += share[code]
+
+
+def estimate(blocks: list[Block], tight_ns: float) -> Cost:
+    """Estimate what a span costs in place, from blocks with and without timed spans.
+
+    Least squares of the block's length on the counts of the most frequent spans and on the number of timed
+    spans, with blocks that fit badly left out once, combined with the prior from the tight loop.
+    """
+    prior = Cost(IN_PLACE * tight_ns, IN_PLACE_SPREAD * tight_ns)
+    if len(blocks) < 20:
+        return prior
+    totals: Counter[int] = Counter()
+    for block in blocks:
+        totals.update(block.done)
+    top = [code for code, _ in totals.most_common(COLUMNS)]
+    work = np.array([[block.done[code] for code in top] + [block.timed] for block in blocks], np.float64)
+    length = np.array([block.length_ns for block in blocks], np.float64)
+    used = work[:, :-1].sum(axis=1) > 0
+    measured = _least_squares(work[used], length[used])
+    if measured is None:
+        return prior
+    weight, prior_weight = 1 / measured.error_ns**2, 1 / prior.error_ns**2
+    mean = (measured.ns * weight + prior.ns * prior_weight) / (weight + prior_weight)
+    return Cost(float(np.clip(mean, tight_ns, 10 * tight_ns)), (weight + prior_weight) ** -0.5)
+
+
+def _least_squares(work: np.ndarray, length: np.ndarray) -> Cost | None:
+    kept = np.ones(len(work), np.bool_)
+    for _ in range(2):
+        a, y = work[kept], length[kept]
+        if len(a) < a.shape[1] + 10 or not 0.02 < np.mean(a[:, -1] > 0) < 0.98:
+            return None
+        # Codes that always go together make the matrix singular; the pseudo-inverse shares their weight.
+        inverse = np.linalg.pinv(a.T @ a, rcond=1e-10)
+        fit = inverse @ (a.T @ y)
+        residual = length - work @ fit
+        scale = 1.4826 * np.median(np.abs(residual[kept] - np.median(residual[kept])))
+        kept = np.abs(residual - np.median(residual[kept])) <= 3 * max(scale, 1.0)
+    spread = float(np.std(length[kept] - work[kept] @ fit))
+    error = spread * float(np.sqrt(max(inverse[-1, -1], 0.0)))
+    return Cost(float(fit[-1]), error) if error > 0 and np.isfinite(error) else None

@@ -1,0 +1,79 @@
+"""Zero-code hooks: they turn an unmodified script into spans and counters.
+
+Installed before the script runs, they act only on what it imports and defines. One file a subject; each says
+what it does with a class (`on_class`) and with a module (`on_import`).
+"""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections.abc import Callable
+
+from hotloop.record.hooks import envs, replay, sb3, torch_hooks, travelling, waits, writers
+from hotloop.record.hooks.patching import ImportWatch, Patches, Subject, rebind, watch_classes
+
+Uninstall = Callable[[], None]
+
+LIBRARIES = frozenset({"gymnasium", "gym", "stable_baselines3", "sb3_contrib", "numba"})
+"""Packages in which names taken by `from … import …` before the hooks are replaced too."""
+
+_uninstall: Uninstall | None = None
+
+
+def install(modules_depth: int = 1) -> Uninstall:
+    """Install all hooks; return what removes them. Installing twice is installing once.
+
+    Args:
+        modules_depth: Levels of nested torch module calls to time; 1 is the outermost only.
+
+    Raises:
+        ValueError: If `modules_depth` is negative.
+    """
+    global _uninstall
+    if modules_depth < 0:
+        raise ValueError(f"modules_depth is {modules_depth}: give 0 for no module calls, 1 for the outermost")
+    torch_hooks.Depth.modules = modules_depth
+    if _uninstall is None:
+        _uninstall = _install()
+    return _uninstall
+
+
+def _install() -> Uninstall:
+    patches = Patches()
+
+    def look_at_class(cls: type) -> None:
+        for subject in subjects:
+            if subject.on_class is not None:
+                patches.attempt(f"{cls.__module__}.{cls.__qualname__}", subject.on_class, cls, patches)
+
+    def look_at_module(module: types.ModuleType) -> None:
+        for subject in subjects:
+            work = subject.on_import.get(module.__name__)
+            if work is not None:
+                patches.attempt(module.__name__, work, module, patches)
+
+    subjects: tuple[Subject, ...] = (
+        *(each.SUBJECT for each in (envs, torch_hooks, replay, sb3, waits, writers)),
+        travelling.subject(look_at_class),
+    )
+    watch = ImportWatch({name for subject in subjects for name in subject.on_import}, look_at_module)
+
+    def uninstall() -> None:
+        global _uninstall
+        if watch in sys.meta_path:
+            sys.meta_path.remove(watch)
+        patches.restore()
+        _uninstall = None
+
+    try:
+        sys.meta_path.insert(0, watch)
+        for name in {name for subject in subjects for name in subject.on_import}:
+            if name in sys.modules:
+                look_at_module(sys.modules[name])
+        watch_classes(patches, look_at_class)
+        patches.attempt("names imported before", rebind, patches, LIBRARIES)
+    except BaseException:
+        uninstall()
+        raise
+    return uninstall

@@ -1,0 +1,183 @@
+"""Hooks for environments: Gymnasium, gym, Stable-Baselines3's vector environments, and hand-written ones.
+
+An environment is what derives from a known base, or is the user's own and has the shape of one: `reset` and
+`step(action)`. Steps may nest (wrappers, vectors of environments): the outermost counts as the agent's step,
+the innermost as frames.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from typing import Any
+
+import numpy as np
+
+from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
+from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark
+from hotloop.record.hooks import wrappers
+from hotloop.spans import Phase, count, recording
+
+_BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
+_PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
+_NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
+"""What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
+_RENDER = re.compile(r"render|draw")
+_OBSERVE = re.compile(
+    r"_{0,2}((get|build|make|compute|encode|extract|create|stack)_)?(all_)?"
+    r"(obs|observe|observations?|features?|frames?_stack|stack(ed)?_frames?)(?!\w*(space|spec|shape|size|dim|mode))(_\w+)?"
+)
+
+
+def on_class(cls: type, patches: Patches) -> None:
+    """Time the methods of an environment class."""
+    known = _is_known(cls)
+    if not known and not (_has_shape(cls) and is_own(cls)):
+        return
+    for name in ("step", "step_wait"):
+        _patch(cls, name, Phase.ENV, patches, stepping)
+    for name in ("reset", "step_async"):
+        _patch(cls, name, Phase.ENV, patches)
+    for name in ("render", "_render"):
+        _patch(cls, name, Phase.RENDER, patches)
+    own = is_own(cls)
+    for name, value in list(vars(cls).items()):
+        if not isinstance(value, types.FunctionType):
+            continue
+        if own and _RENDER.search(name):
+            patches.time_method(cls, name, Phase.RENDER)
+        elif (own and _OBSERVE.fullmatch(name)) or (known and name == "observation"):
+            patches.time_method(cls, name, Phase.OBSERVE)
+
+
+def _patch(cls: type, name: str, phase: Phase, patches: Patches, wrap: Any = None) -> None:
+    owner = definer(cls, name)
+    if owner is None or root(owner) in ("builtins", "torch") or not _worth(vars(owner)[name]):
+        return
+    if wrap is None:
+        patches.time_method(owner, name, phase)
+    else:
+        patches.time_method(owner, name, phase, wrap)
+
+
+def _worth(fn: Any) -> bool:
+    return not getattr(fn, "__isabstractmethod__", False)
+
+
+def _is_known(cls: type) -> bool:
+    return any(base.__name__ in _BASES and root(base) in _PACKAGES for base in cls.__mro__)
+
+
+def _has_shape(cls: type) -> bool:
+    owner = definer(cls, "step")
+    if owner is None or definer(cls, "reset") is None or getattr(cls, "_is_protocol", False):
+        return False
+    if any(definer(cls, name) for name in _NOT_ENVS):
+        return False
+    step = inspect.unwrap(vars(owner)["step"]) if callable(vars(owner)["step"]) else None
+    if not isinstance(step, types.FunctionType):
+        return False
+    code = step.__code__
+    required = code.co_argcount - 1 - len(step.__defaults__ or ())
+    takes_action = code.co_argcount > 1 or bool(code.co_flags & inspect.CO_VARARGS)
+    return takes_action and required <= 2
+
+
+def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Time an environment's step and count steps, frames and episodes from what it returns."""
+
+    @functools.wraps(fn)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+            return fn(self, *args, **kwargs)
+        depth = here.steps
+        here.steps = depth + 1
+        here.leaf = True
+        try:
+            with each:
+                out = fn(self, *args, **kwargs)
+                leaf = here.leaf
+                if leaf or not depth:
+                    tally(self, out, leaf, not depth)
+                return out
+        finally:
+            here.steps = depth
+            here.leaf = False
+
+    return mark(step, spans)
+
+
+def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
+    """Count what a step was, from what it returned."""
+    if not recording():
+        return
+    fields = out if isinstance(out, tuple) and len(out) >= 3 else None
+    n = 1 if fields is None else _width(env, fields[1])
+    if outermost:
+        count("vector_steps")
+        count("env_steps", n)
+        ended = 0 if fields is None else _ended(fields)
+        if ended:
+            count("episodes", ended)
+    if leaf:
+        count("frames", n)
+
+
+def _width(env: Any, reward: Any) -> int:
+    """Return how many environments a reward is of."""
+    if isinstance(reward, (float, int)):
+        return 1
+    shape = getattr(reward, "shape", None)
+    if shape is None:
+        return len(reward) if isinstance(reward, (list, tuple)) and reward else 1
+    if not shape:
+        return 1
+    # The reward of a single environment may be a vector too, with several objectives.
+    if _is_single(type(env)) and not hasattr(env, "num_envs"):
+        return 1
+    return int(shape[0])
+
+
+@functools.cache
+def _is_single(cls: type) -> bool:
+    names = {base.__name__ for base in cls.__mro__ if root(base) in _PACKAGES}
+    return bool(names & {"Env", "Wrapper"}) and not names & {"VectorEnv", "VecEnv"}
+
+
+def _ended(fields: tuple[Any, ...]) -> int:
+    """Return how many episodes a step ended: (…, terminated, truncated, info), or (…, done, info)."""
+    terminated = fields[2]
+    truncated = fields[3] if len(fields) >= 5 else False
+    if isinstance(terminated, (bool, np.bool_)):
+        return int(bool(terminated) or truncated is True or bool(truncated))
+    if isinstance(terminated, dict):
+        return int(bool(terminated) and all(terminated[who] or _of(truncated, who) for who in terminated))
+    terminated = _host_array(terminated)
+    truncated = _host_array(truncated)
+    if terminated is None or truncated is None:
+        return 0
+    if terminated.ndim and truncated.ndim:
+        return int(np.count_nonzero(np.logical_or(terminated, truncated)))
+    return int(np.count_nonzero(terminated))
+
+
+def _of(flags: Any, who: Any) -> bool:
+    return bool(flags.get(who, False)) if isinstance(flags, dict) else bool(flags)
+
+
+def _host_array(flags: Any) -> np.ndarray | None:
+    """Return flags as an array, or None where reading them would make the host wait for a device."""
+    if isinstance(flags, (np.ndarray, list, tuple, bool, np.bool_, int, float)):
+        return np.asarray(flags)
+    if not getattr(flags, "is_cpu", False):
+        return None
+    quiet, here.quiet = here.quiet, True
+    try:
+        return np.asarray(flags.detach())
+    finally:
+        here.quiet = quiet
+
+
+SUBJECT = Subject(on_class=on_class)

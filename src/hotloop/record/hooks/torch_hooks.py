@@ -1,0 +1,264 @@
+"""Hooks for PyTorch: module calls, backward, optimisers, host syncs, transfers, checkpoints.
+
+Installed when `torch` has been imported. Every wrapper here is met by torch.compile sooner or later and must
+be invisible to it.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from hotloop.record.hooks import wrappers
+from hotloop.record.hooks.flops import flops_of_call, note_layer
+from hotloop.record.hooks.patching import Patches, Subject, Target, targets
+from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, span_of, timed_method
+from hotloop.spans import Phase, Span, count, recording
+
+HOST_SYNCS = {
+    "item": "item", "cpu": "cpu", "numpy": "numpy", "tolist": "tolist",
+    "__float__": "item", "__int__": "item", "__bool__": "item",
+}  # fmt: skip
+"""Tensor method to the counter `host_syncs.…` it adds to."""
+
+LEAD_PATIENCE = 50
+"""Steps of other optimisers after which a lead that has not stepped is replaced."""
+
+
+class Depth:
+    """How many levels of nested module calls are timed. One for all wrappers."""
+
+    modules = 1
+
+
+class Lead:
+    """Which optimiser's steps are the updates: the first that stepped, as long as it goes on stepping."""
+
+    def __init__(self) -> None:
+        self.ident = 0
+        self.others: dict[int, int] = {}
+
+    def stepped(self, ident: int) -> bool:
+        """Take note of a step; say whether it is an update."""
+        if ident == self.ident:
+            if self.others:
+                self.others.clear()
+            return True
+        if not self.ident:
+            self.ident = ident
+            return True
+        self.others[ident] = self.others.get(ident, 0) + 1
+        if sum(self.others.values()) >= LEAD_PATIENCE:
+            self.ident = max(self.others, key=self.others.__getitem__)
+            self.others.clear()
+            return ident == self.ident
+        return False
+
+
+def on_class(cls: type, patches: Patches) -> None:
+    """Time the steps of an optimiser class."""
+    if not any(base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__):
+        return
+    if cls.__name__ == "Optimizer" and cls.__module__ == "torch.optim.optimizer":
+        patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
+        return
+    step = vars(cls).get("step")
+    if not isinstance(step, types.FunctionType) or is_wrapper(step):
+        return
+    if not getattr(step, "hooked", False):
+        # Torch does this itself when the first instance is made. Done before, its own wrapper, which is not
+        # cheap, is inside the span, and step hooks go on working when ours is taken away.
+        profiled: Any = cls.profile_hook_step(step)  # type: ignore[attr-defined]
+        profiled.hooked = True
+        cls.step = profiled  # type: ignore[attr-defined]
+    lead = _lead
+    patches.time_method(cls, "step", Phase.OPTIMISE, lambda fn, spans: optimising(fn, spans, lead))
+    patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
+
+
+_lead = Lead()
+
+
+def optimising(fn: Wrapper, spans: SpansByType, lead: Lead) -> Wrapper:
+    """Time an optimiser's step and count updates."""
+
+    @functools.wraps(fn)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+            return fn(self, *args, **kwargs)
+        quiet = here.quiet
+        here.quiet = True
+        try:
+            with each:
+                if not quiet and lead.stepped(id(self)):
+                    count("updates")
+                return fn(self, *args, **kwargs)
+        finally:
+            here.quiet = quiet
+
+    return mark(step, spans)
+
+
+def calling(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Time outermost module calls, and those of as many levels below as asked for."""
+
+    @functools.wraps(fn)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling():
+            return fn(self, *args, **kwargs)
+        level = here.modules
+        if level >= Depth.modules:
+            if here.shapes is None:
+                return fn(self, *args, **kwargs)
+            return note_layer(self, fn(self, *args, **kwargs))
+        each = spans[type(self)]
+        here.modules = level + 1
+        try:
+            with each:
+                if level or not recording():
+                    return note_layer(self, fn(self, *args, **kwargs))
+                return flops_of_call(fn, self, args, kwargs)
+        finally:
+            here.modules = level
+
+    return mark(__call__, spans)
+
+
+def going_back(fn: Wrapper, each: Span) -> Wrapper:
+    """Time a backward pass, which costs twice the FLOPs of the forward passes it goes through."""
+
+    @functools.wraps(fn)
+    def backward(*args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling():
+            return fn(*args, **kwargs)
+        with each:
+            flops, here.graph_flops = here.graph_flops, 0
+            if flops:
+                count("flops", 2 * flops)
+            return fn(*args, **kwargs)
+
+    return mark(backward)
+
+
+def syncing(fn: Wrapper, counter: str) -> Wrapper:
+    """Count a host sync, where all tensors are on the CPU."""
+
+    @functools.wraps(fn)
+    def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not wrappers.is_compiling() and not here.quiet:
+            count(counter)
+        return fn(self, *args, **kwargs)
+
+    return mark(sync)
+
+
+def syncing_device(fn: Wrapper, counter: str, each: Span) -> Wrapper:
+    """Count a host sync, and time it if the tensor is on a device."""
+
+    @functools.wraps(fn)
+    def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling() or here.quiet:
+            return fn(self, *args, **kwargs)
+        if self.is_cpu:
+            count(counter)
+            return fn(self, *args, **kwargs)
+        with each:
+            count(counter)
+            count("transfer_bytes", self.nbytes)
+            return fn(self, *args, **kwargs)
+
+    return mark(sync)
+
+
+def moving(fn: Wrapper, each: Span) -> Wrapper:
+    """Time `.to()` and count its bytes if it moves a tensor between devices."""
+
+    @functools.wraps(fn)
+    def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling():
+            return fn(self, *args, **kwargs)
+        with each:
+            out = fn(self, *args, **kwargs)
+            if out is not self and out.device != self.device:
+                count("transfer_bytes", out.nbytes)
+            return out
+
+    return mark(move)
+
+
+def has_devices(torch: types.ModuleType) -> bool:
+    """Say whether this build of torch knows a device beside the CPU, without waking any of them."""
+    version = torch.version
+    mps = getattr(torch.backends, "mps", None)
+    return bool(version.cuda or getattr(version, "hip", None) or (mps is not None and mps.is_built()))
+
+
+def patch_tensor(torch: types.ModuleType, patches: Patches, devices: bool) -> None:
+    """Count host syncs and transfers of tensors."""
+    tensor = torch.Tensor
+    for name, counter in HOST_SYNCS.items():
+        fn = getattr(tensor, name)
+        if is_wrapper(fn):
+            continue
+        counter = "host_syncs." + counter
+        if devices:
+            patches.put(tensor, name, syncing_device(fn, counter, span_of(f"Tensor.{name}", Phase.TRANSFER)))
+        else:
+            patches.put(tensor, name, syncing(fn, counter))
+    for name in ("to", "cuda") if devices else ():
+        if not is_wrapper(getattr(tensor, name)):
+            fn = getattr(tensor, name)
+            patches.put(tensor, name, moving(fn, span_of(f"Tensor.{name}", Phase.TRANSFER)))
+
+
+def patch_modules(torch: types.ModuleType, patches: Patches) -> None:
+    """Time module calls, and weights being copied into a module."""
+    module = torch.nn.Module
+    if not is_wrapper(module.__call__):
+        spans = SpansByType(module, "__call__", Phase.FORWARD, label="")
+        patches.put(module, "__call__", calling(module.__call__, spans))
+    for name, phase in (("load_state_dict", Phase.SYNC_WEIGHTS), ("zero_grad", Phase.OPTIMISE)):
+        patches.time_method(module, name, phase, timed_method)
+
+
+def patch_autograd(torch: types.ModuleType, patches: Patches) -> None:
+    """Time backward passes. `Tensor.backward` calls `torch.autograd.backward`."""
+    for name in ("backward", "grad"):
+        fn = getattr(torch.autograd, name)
+        if not is_wrapper(fn):
+            patches.put(torch.autograd, name, going_back(fn, span_of("backward", Phase.BACKWARD)))
+
+
+def patch_clipping(torch: types.ModuleType, patches: Patches) -> None:
+    """Time gradient clipping, which has two homes."""
+    for name in ("clip_grad_norm_", "clip_grad_value_"):
+        patches.time_target(torch.nn.utils, Target(name, Phase.OPTIMISE))
+        patches.put(torch.nn.utils.clip_grad, name, getattr(torch.nn.utils, name))
+
+
+def on_torch(torch: types.ModuleType, patches: Patches) -> None:
+    """Hook torch once it is imported whole."""
+    wrappers.is_compiling = torch.compiler.is_dynamo_compiling
+    patches.attempt("torch tensors", patch_tensor, torch, patches, has_devices(torch))
+    patches.attempt("torch modules", patch_modules, torch, patches)
+    patches.attempt("torch.autograd", patch_autograd, torch, patches)
+    patches.attempt("torch.nn.utils", patch_clipping, torch, patches)
+    targets(
+        Target("save", Phase.CHECKPOINT, "torch.save"),
+        Target("load", Phase.CHECKPOINT, "torch.load"),
+        Target("cuda.synchronize", Phase.WAIT, "cuda.synchronize"),
+        Target("optim.lr_scheduler.LRScheduler.step", Phase.OPTIMISE),
+    )(torch, patches)
+
+
+SUBJECT = Subject(
+    on_class=on_class,
+    on_import={
+        "torch": on_torch,
+        "torch.utils.data.dataloader": targets(Target("_BaseDataLoaderIter.__next__", Phase.SAMPLE)),
+        "safetensors.torch": targets(
+            *(Target(name, Phase.CHECKPOINT) for name in ("save_file", "load_file", "save_model", "load_model"))
+        ),
+    },
+)

@@ -1,0 +1,48 @@
+"""Keys, tokens and passwords are not written down."""
+
+from __future__ import annotations
+
+import re
+
+SECRET_NAME = re.compile(r"(?i)(key|token|secret|passw(or)?d|pwd|credential|auth)")
+SECRET_VALUE = re.compile(
+    r"(?x) ( (?:sk|pk|ghp|gho|hf|xox[abp]|glpat|AKIA)[-_]?[A-Za-z0-9_\-]{12,} | [A-Fa-f0-9]{32,} | eyJ[\w\-]{10,}\.[\w\-.]+ )"
+)
+IN_URL = re.compile(r"(?P<scheme>\w+://[^/\s:@]+):[^/\s@]+@")
+HIDDEN = "***"
+
+
+def redacted_command(words: list[str]) -> list[str]:
+    """Return a command line with what looks secret replaced by ***."""
+    shown: list[str] = []
+    hide_next = False
+    for word in words:
+        name, equals, value = word.partition("=")
+        if hide_next and not word.startswith("-"):
+            shown.append(HIDDEN)
+        elif equals and SECRET_NAME.search(name):
+            shown.append(f"{name}={HIDDEN}")
+        else:
+            shown.append(redacted_text(word))
+        hide_next = word.startswith("-") and not equals and bool(SECRET_NAME.search(word))
+        del value
+    return shown
+
+
+def redacted(values: dict[str, object]) -> dict[str, object]:
+    """Return configuration or environment values with what looks secret replaced by ***."""
+    return {
+        name: HIDDEN
+        if SECRET_NAME.search(name)
+        else redacted(value)  # type: ignore[arg-type]
+        if isinstance(value, dict)
+        else redacted_text(value)
+        if isinstance(value, str)
+        else value
+        for name, value in values.items()
+    }
+
+
+def redacted_text(text: str) -> str:
+    """Return a text with keys and the passwords of addresses replaced by ***."""
+    return SECRET_VALUE.sub(HIDDEN, IN_URL.sub(rf"\g<scheme>:{HIDDEN}@", text))

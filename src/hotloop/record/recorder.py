@@ -1,0 +1,424 @@
+"""The recorder: one background thread that drains the spans' logs, samples stacks and memory, and writes.
+
+Every tick (10 ms) it looks at all threads' stacks. Every block (100 ms) it may switch fine spans off or on, to
+learn what they cost. Every second it folds what was drained and appends it to the run's files, so that a run
+that is killed is readable up to its last second. If anything in here fails, recording stops with one warning
+and training goes on.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import threading
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotloop import spans
+from hotloop.clock import now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
+from hotloop.record.account import Account
+from hotloop.record.fold import Ints, codes_of
+from hotloop.record.governor import BLOCK_NS, Governor
+from hotloop.record.memory import MemoryReader, page_faults
+from hotloop.record.naming import node_entries
+from hotloop.record.options import RecordOptions
+from hotloop.record.sampler import StackBook
+from hotloop.spans import COUNTER_BASE
+from hotloop.trace.store import ProcessFiles, write_json
+
+SECOND_NS = 1_000_000_000
+SETTLE_NS = 30_000_000
+MEMORY_EVERY = 5
+FOLD_AT = 20_000
+"""Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
+WINDOWS_BEFORE_DOUBLING = 600
+
+
+class Recorder:
+    """Records this process into a folder of its own."""
+
+    def __init__(self, folder: Path, options: RecordOptions) -> None:
+        self.options = options
+        self.files = ProcessFiles(folder)
+        self.accounts: list[Account] = []
+        self.failed = False
+        self._live: dict[int, Account] = {}
+        self._book = StackBook()
+        self._memory = MemoryReader()
+        self._governor = Governor(options.budget)
+        self._busy = threading.Lock()
+        self._wake = threading.Lock()
+        self._stopping = False
+        self._ident = 0
+        self._thread: threading.Thread | None = None
+        self._seen_logs = 0
+        self._named = {"span": 0, "counter": 0}
+        self._codes = codes_of([])
+        self._collecting_since = 0
+        self._pauses, self._paused_ns = 0, 0
+        self._warnings: list[str] = []
+
+    # -- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Begin to record."""
+        begin = now_ns()
+        self.start_ns = self.loop_start_ns = self._window_start = begin
+        self._loop_started = False
+        self._armed = not (self.options.after_s or self.options.after_steps)
+        self._steps_seen = 0
+        self._window, self._window_ns = 0, round(self.options.window_s * SECOND_NS)
+        self._windows_at_length = 0
+        self._last_look = self._block_start = self._second_start = begin
+        self._settle_at = 0
+        self._background_ns = 0
+        self._rates: Counter[int] = Counter()
+        self._timed: Counter[int] = Counter()
+        self._counted: Counter[int] = Counter()
+        self._counter_events = 0
+        self._raw: list[tuple[int, Ints, Ints, Ints]] = []
+        self._rss = self._memory.rss_bytes()
+        self._process_marks = self._marks()
+        self._logs = spans.listen()
+        for each in spans.known_spans():
+            self._governor.counted([each])
+        self.main = self._account(threading.main_thread().ident or 0, begin)
+        gc.callbacks.append(self._on_collection)
+        self._wake.acquire()
+        self._thread = threading.Thread(target=self._run, name="hotloop", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop recording and write all that is left."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._stopping = True
+        self._wake.release()
+        thread.join(10)
+        spans.hush()
+        self.leave_collections()
+        if not self.failed:
+            try:
+                self._second(now_ns(), last=True)
+                self.files.close()
+            except Exception as error:
+                self._fail(error)
+        self._memory.close()
+
+    def leave_collections(self) -> None:
+        """Stop listening to the garbage collector."""
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)
+
+    def fork_lock(self) -> threading.Lock:
+        """Held while the background thread works: a fork that waits for it copies no half-done work."""
+        return self._busy
+
+    def _run(self) -> None:
+        self._ident = threading.get_ident()
+        tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
+        due = now_ns()
+        ticks = 0
+        try:
+            while not self._stopping:
+                due = max(due + tick_ns, now_ns())
+                # A bare lock, because the hooks time threading.Event and time.sleep.
+                self._wake.acquire(timeout=max(due - now_ns(), 0) / 1e9)
+                if self._stopping:
+                    break
+                with self._busy:
+                    self._tick(now_ns(), ticks)
+                ticks += 1
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.failed = True
+        spans.hush()
+        self.leave_collections()
+        remedy = "Training goes on unrecorded."
+        if isinstance(error, OSError):
+            remedy = f"Check the space and the rights of {self.files.folder}. {remedy}"
+        warnings.warn(f"hotloop stopped recording: {type(error).__name__}: {error}. {remedy}", stacklevel=1)
+
+    def _tick(self, at: int, ticks: int) -> None:
+        if self.options.hz:
+            self._look(at)
+        if ticks % MEMORY_EVERY == 0:
+            reading = self._memory.read()
+            self.main.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
+            self._rss = reading.rss_bytes
+        if self._settle_at and at >= self._settle_at:
+            self._settle()
+        if at >= self._block_start + BLOCK_NS:
+            self._turn_block()
+        if at >= self._second_start + SECOND_NS:
+            self._second(now_ns())
+
+    # -- looking ----------------------------------------------------------------------------------------------
+
+    def _look(self, at: int) -> None:
+        elapsed = at - self._last_look
+        self._last_look = at
+        for ident, frame in sys._current_frames().items():
+            if ident == self._ident:
+                continue
+            account = self._live.get(ident) or self._account(ident, at)
+            ran = elapsed
+            if account.read_cpu_ns is not None:
+                cpu = account.read_cpu_ns()
+                ran, account.cpu_ns = cpu - account.cpu_ns, cpu
+            if ran > 2000 or account.stack < 0:
+                account.stack = self._book.number(frame)
+            account.sightings.append((at, account.stack, elapsed, min(ran, elapsed)))
+
+    def _account(self, ident: int, at: int) -> Account:
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
+        self.accounts.append(account)
+        self._live[ident] = account
+        return account
+
+    def _drain(self) -> Counter[int]:
+        """Take what all threads have written; return how often each span began."""
+        while self._seen_logs < len(self._logs):
+            log = self._logs[self._seen_logs]
+            self._seen_logs += 1
+            account = self._live.get(log.ident)
+            if account is None or account.log is not None:
+                # A thread's number may be given again to a later thread.
+                account = self._account(log.ident, max(self._block_start, self.start_ns))
+            account.log, account.name = log, log.name
+        began: Counter[int] = Counter()
+        for account in self.accounts:
+            code = account.drain()[:, 0]
+            if len(code):
+                self._counter_events += int((code >= COUNTER_BASE).sum())
+                counts = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
+                began.update({int(each): int(counts[each]) for each in np.flatnonzero(counts)})
+        self._timed += began
+        self._rates += began
+        return began
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting_since = now_ns()
+        elif self._collecting_since:
+            self._pauses += 1
+            self._paused_ns += now_ns() - self._collecting_since
+
+    # -- blocks -----------------------------------------------------------------------------------------------
+
+    def _turn_block(self) -> None:
+        was_dark, began = self._governor.dark, self._drain()
+        at = now_ns()
+        every = spans.known_spans()
+        counted = self._governor.counted(every)
+        self._counted += counted
+        self._rates += counted
+        self._governor.close_block(at - self._block_start, began + self._since_drain, counted)
+        self._since_drain: Counter[int] = Counter()
+        self._block_start = at
+        self._governor.open_block(every)
+        if was_dark != self._governor.dark or any(a.pending_events > FOLD_AT for a in self.accounts):
+            self._fold(at, was_dark or bool(self._settle_at))
+        if was_dark or self._governor.dark:
+            self._settle_at = at + SETTLE_NS
+
+    _since_drain: Counter[int] = Counter()
+
+    def _settle(self) -> None:
+        self._since_drain = self._since_drain + self._drain()
+        self._fold(now_ns(), dark=True)
+        self._settle_at = 0
+        keys = [(account.tree.keys, account.opened) for account in self.accounts]
+        open_codes = {tree[each.node].variant >> 1 for tree, opened in keys for each in opened}
+        self._governor.settle(open_codes, spans.known_spans())
+
+    def _fold(self, at: int, dark: bool) -> None:
+        every = spans.known_spans()
+        if len(self._codes.env) != len(every) + 1:
+            self._codes = codes_of(every)
+        for account in self.accounts:
+            if not (account.pending_events or account.sightings or account is self.main):
+                continue
+            events = account.take_pending()
+            if not self._loop_started and self._armed:
+                events = self._cut_at_first_step(account, events, dark)
+            self._fold_account(account, events, at, dark)
+
+    def _fold_account(self, account: Account, events: Ints, at: int, dark: bool) -> None:
+        done = account.fold(events, at, self._codes, dark)
+        if self._keeps_raw() and len(done.done_node):
+            self._raw.append((account.index, done.done_node, done.done_start, done.done_end))
+
+    def _cut_at_first_step(self, account: Account, events: Ints, dark: bool) -> Ints:
+        """End a window where the first environment step begins: what comes before is start-up."""
+        code = spans.known_counters().get("env_steps")
+        found = np.flatnonzero(events[:, 0] == code) if code else []
+        if not len(found):
+            return events
+        inside = events[: found[0], 0]
+        begins = np.flatnonzero((inside > 0) & (inside < COUNTER_BASE))
+        begins = begins[self._codes.env[inside[begins]]]
+        cut = int(begins[-1]) if len(begins) else int(found[0])
+        at = int(events[cut, 1]) if len(begins) else self._block_start
+        self._loop_started = True
+        self._fold_account(account, events[:cut], at, dark)
+        self._end_window(at)
+        self.loop_start_ns = at
+        return events[cut:]
+
+    def _keeps_raw(self) -> bool:
+        window = self._window
+        sparse = window < self.options.raw_windows + 1 or (window & (window - 1)) == 0
+        return sparse and self._armed and self.files.size_of("raw") < self.options.raw_bytes
+
+    # -- seconds and windows ----------------------------------------------------------------------------------
+
+    def _second(self, at: int, last: bool = False) -> None:
+        self._since_drain = self._since_drain + self._drain()
+        self._fold(at, self._governor.dark or bool(self._settle_at))
+        elapsed = max(at - self._second_start, 1)
+        rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
+        cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
+        self._governor.learn(rates, self._mean_ns(), (cpu - self._background_ns) / elapsed)
+        self._background_ns = cpu
+        self._rates = Counter()
+        self._second_start = at
+        if not self._armed:
+            self._arm(at)
+            return
+        self._write_names()
+        if last or at - self._window_start >= self._window_ns:
+            self._end_window(at)
+        else:
+            self._write_window(at, self._replace_tail)
+        self._write_totals()
+        self._write_state(at, "finished" if last else "running")
+        if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
+            spans.hush()
+            self._stopping = True
+
+    def _mean_ns(self) -> dict[int, float]:
+        total: Counter[int] = Counter()
+        calls: Counter[int] = Counter()
+        for account in self.accounts:
+            n, ns = account.window["calls"], account.window["total_ns"]
+            for node in np.flatnonzero(n):
+                code = account.tree.keys[node].variant >> 1
+                total[code] += int(ns[node])
+                calls[code] += int(n[node])
+        return {code: total[code] / n for code, n in calls.items()}
+
+    def _arm(self, at: int) -> None:
+        """Begin to keep, once the asked-for start is reached; forget what was before."""
+        code = spans.known_counters().get("env_steps")
+        self._steps_seen += sum(n for a in self.accounts for (_, c), n in a.counters.items() if c == code)
+        for account in self.accounts:
+            account.reset()
+        self._timed, self._counted, self._counter_events, self._raw = Counter(), Counter(), 0, []
+        waited = at - self.start_ns >= self.options.after_s * SECOND_NS
+        if waited and self._steps_seen >= self.options.after_steps:
+            self._armed = True
+            self.start_ns = self.loop_start_ns = self._window_start = at
+
+    def _end_window(self, at: int) -> None:
+        self._write_names()
+        self._write_window(at, self.files.append)
+        for index, node, start, end in self._raw:
+            thread = np.full(len(node), index)
+            self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
+        self._raw.clear()
+        for account in self.accounts:
+            account.reset_window()
+        for table in ("windows", "spans", "counters", "samples", "memory"):
+            self.files.drop(f"{table}.tail.arrow")
+        self._timed, self._counted = Counter(), Counter()
+        self._process_marks = self._marks()
+        self._window += 1
+        self._window_start = at
+        self._windows_at_length += 1
+        if self._windows_at_length >= WINDOWS_BEFORE_DOUBLING:
+            self._window_ns *= 2
+            self._windows_at_length = WINDOWS_BEFORE_DOUBLING // 2
+
+    def _replace_tail(self, table: str, columns: dict[str, Any]) -> None:
+        self.files.replace(f"{table}.tail.arrow", table, columns)
+
+    def _write_window(self, at: int, write: Any) -> None:
+        window = self._window
+        rows = [account.window_rows(window) for account in self.accounts]
+        write("windows", {name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
+        codes = sorted(set(self._timed) | set(self._counted))
+        timed, counted = [self._timed[c] for c in codes], [self._counted[c] for c in codes]
+        write("spans", {"window": [window] * len(codes), "code": codes, "timed": timed, "counted": counted})
+        counters = [(window, a.index, n, c, amount) for a in self.accounts for (n, c), amount in a.counters.items()]
+        write("counters", _columns(("window", "thread", "node", "counter", "amount"), counters))
+        samples = [(window, a.index, n, s, *sums) for a in self.accounts for (n, s), sums in a.samples.items()]
+        write("samples", _columns(("window", "thread", "node", "stack", "n", "wall_ns", "cpu_ns"), samples))
+        marks = self._marks()
+        since = {name: [marks[name] - self._process_marks[name]] for name in marks}
+        reading = self._memory.read()
+        write(
+            "memory",
+            {"window": [window], "start_ns": [self._window_start], "end_ns": [at], "rss_bytes": [reading.rss_bytes],
+             "gpu_bytes": [reading.gpu_bytes], "gpu_busy_percent": [reading.gpu_busy_percent], **since},
+        )  # fmt: skip
+
+    def _marks(self) -> dict[str, int]:
+        minor, major = page_faults()
+        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
+                "gc_pauses": self._pauses, "gc_pause_ns": self._paused_ns}  # fmt: skip
+
+    def _write_names(self) -> None:
+        every, counters = spans.known_spans(), list(spans.known_counters().items())
+        entries: list[dict[str, Any]] = [
+            {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
+            for e in every[self._named["span"] :]
+        ]
+        entries += [{"is": "counter", "code": c, "name": n} for n, c in counters[self._named["counter"] :]]
+        self._named = {"span": len(every), "counter": len(counters)}
+        for account in self.accounts:
+            if not account.named:
+                main = account is self.main
+                entries.append({"is": "thread", "id": account.index, "ident": account.ident, "name": account.name,
+                                "main": main, "start_ns": account.folded_until})  # fmt: skip
+            entries += node_entries(account, every)
+            account.named = len(account.tree.keys)
+        entries += self._book.fresh
+        self._book.fresh = []
+        self.files.add_names(entries)
+
+    def _write_totals(self) -> None:
+        rows = [row for account in self.accounts for row in account.totals_rows()]
+        if rows:
+            self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
+
+    def _write_state(self, at: int, state: str) -> None:
+        cost = self._governor.cost
+        write_json(
+            self.files.folder / "state.json",
+            {"state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
+             "loop_start_ns": self.loop_start_ns if self._loop_started else None,
+             "span_ns": cost.ns, "span_error_ns": cost.error_ns, "tight_ns": self._governor.tight_ns,
+             "wrap_ns": self._governor.wrap_ns, "counter_events": self._counter_events,
+             "background_cpu_ns": self._background_ns, "warnings": self._warnings,
+             "process": process_name()},
+        )  # fmt: skip
+
+
+def process_name() -> str:
+    """The name multiprocessing gave this process."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing.current_process().name if multiprocessing else "MainProcess"
+
+
+def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}

@@ -1,0 +1,371 @@
+"""span(): the tiny API that everything may import. A no-op until a recorder listens.
+
+A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into a list
+that belongs to its thread: no lock, no lookup of parents, no object that outlives the call but the integers.
+Who calls whom, and how long, is worked out later by the recorder's background thread (`record.fold`).
+
+A span's behaviour is its class, swapped by the recorder: `Span` does nothing, `_Live` records,
+`_Counted` only counts, `_Closing` counts and lets what had begun end.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import itertools
+import re
+import threading
+import types
+import warnings
+from collections.abc import Callable, Generator
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from hotloop.clock import now_ns
+
+Fn = TypeVar("Fn", bound=Callable[..., Any])
+
+COUNTER_BASE = 1 << 24
+"""Codes from here on are counters: (code, amount). Below it are spans: (code, ns)."""
+
+MAX_NAMES = 4096
+"""Names are meant to be few and fixed. More than this are recorded under one name, with a warning."""
+
+
+class Phase(StrEnum):
+    """What a training loop can be doing. Every moment of the main thread has one."""
+
+    ENV = "env"
+    RENDER = "render"
+    OBSERVE = "observe"
+    ACT = "act"
+    STORE = "store"
+    SAMPLE = "sample"
+    TRANSFER = "transfer"
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMISE = "optimise"
+    SYNC_WEIGHTS = "sync weights"
+    WAIT = "wait"
+    LOG = "log"
+    EVALUATE = "evaluate"
+    CHECKPOINT = "checkpoint"
+    OTHER = "other"
+
+
+GROUPS: dict[Phase, str] = {
+    Phase.ENV: "Environment",
+    Phase.RENDER: "Rendering",
+    Phase.OBSERVE: "Environment",
+    Phase.ACT: "Model",
+    Phase.STORE: "Data",
+    Phase.SAMPLE: "Data",
+    Phase.TRANSFER: "Data",
+    Phase.FORWARD: "Model",
+    Phase.BACKWARD: "Training",
+    Phase.OPTIMISE: "Training",
+    Phase.SYNC_WEIGHTS: "Training",
+    Phase.WAIT: "Other",
+    Phase.LOG: "Other",
+    Phase.EVALUATE: "Other",
+    Phase.CHECKPOINT: "Other",
+    Phase.OTHER: "Other",
+}
+"""The groups of the profiler study: Environment, Rendering, Model, Training, Data, Other."""
+
+
+PHASE_WORDS: tuple[tuple[Phase, str], ...] = (
+    (Phase.RENDER, "render rendering draw drawing rgb resize resizing"),
+    (Phase.EVALUATE, "evaluate evaluation eval"),
+    (Phase.CHECKPOINT, "checkpoint checkpointing save saving"),
+    (Phase.BACKWARD, "backward backprop"),
+    (Phase.OPTIMISE, "optimise optimize optimiser optimizer optim adam sgd clip"),
+    (Phase.SYNC_WEIGHTS, "sync polyak soft weights"),
+    (Phase.TRANSFER, "transfer upload h2d d2h"),
+    (Phase.SAMPLE, "sample sampling gather"),
+    (Phase.STORE, "store push insert add replay buffer"),
+    (Phase.WAIT, "wait waiting queue lock recv sleep idle"),
+    (Phase.LOG, "log logging print tensorboard wandb metrics"),
+    (Phase.FORWARD, "forward loss conv convlstm encoder lstm critic actor network model pooling"),
+    (Phase.OBSERVE, "observation observe obs features preprocess"),
+    (Phase.ACT, "act action actions policy select predict"),
+    (Phase.ENV, "env environment reset physics emulator"),
+)
+"""Words of a span's name that tell its phase; the first row that has one decides."""
+
+
+def phase_of(name: str) -> Phase | None:
+    """Guess a phase from a span's name: "replay.sample" is sampling. None where no word tells."""
+    words = set(re.split(r"[^a-z0-9]+", name.lower()))
+    return next((phase for phase, known in PHASE_WORDS if words & set(known.split())), None)
+
+
+class Log:
+    """The events of one thread: a flat list of integers, drained from its front by the recorder."""
+
+    __slots__ = ("events", "ident", "name")
+
+    def __init__(self) -> None:
+        thread = threading.current_thread()
+        self.ident = threading.get_ident()
+        self.name = thread.name
+        self.events: list[int] = []
+
+
+class Span:
+    """A named stretch of time: a context manager and a decorator, shared by all who use its name.
+
+    It holds no state of a single call, so it may be nested in itself and used from any thread.
+    """
+
+    __slots__ = ("begin", "code", "end", "hook", "name", "phase", "tally", "tally_reads")
+
+    def __init__(self, name: str, phase: Phase | None, code: int, hook: bool = False) -> None:
+        self.name = name
+        self.phase = phase
+        self.code = code
+        self.begin = code
+        self.end = -code
+        self.hook = hook
+        self.tally = itertools.count()
+        self.tally_reads = 0
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        return None
+
+    def __call__(self, fn: Fn) -> Fn:
+        """Decorate a function, method, generator or coroutine function."""
+        return _decorate(self, fn)
+
+    def tallied(self) -> int:
+        """Return how many calls were counted without being timed. Only the recorder reads it."""
+        # next() on an itertools.count is atomic, so calls from many threads are counted exactly;
+        # reading it takes one ticket, which is given back by tally_reads.
+        value = next(self.tally) - self.tally_reads
+        self.tally_reads += 1
+        return value
+
+    def __repr__(self) -> str:
+        return f"span({self.name!r})"
+
+
+class _Live(Span):
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        try:
+            extend = _local.extend
+        except AttributeError:
+            extend = _open_log()
+        extend((self.begin, now_ns()))
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            extend = _local.extend
+        except AttributeError:
+            extend = _open_log()
+        extend((self.end, now_ns()))
+
+
+class _Counted(Span):
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        next(self.tally)
+
+
+class _Closing(Span):
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        next(self.tally)
+
+    __exit__ = _Live.__exit__
+
+
+_spans: dict[str, Span] = {}
+_by_code: list[Span] = []
+_counters: dict[str, int] = {}
+_logs: list[Log] = []
+_local = threading.local()
+_born: type[Span] = Span
+_recording = False
+_register_lock = threading.Lock()
+
+
+def span(name: str, phase: Phase | None = None) -> Span:
+    """Return the span of that name, to use as `with span("replay.sample"):` or `@span("env.render")`.
+
+    Args:
+        name: A short fixed name. Dots order it: "replay.sample", "env.step".
+        phase: What the loop is doing meanwhile. Guessed from the name if not given.
+    """
+    found = _spans.get(name)
+    if found is not None and (phase is None or phase is found.phase):
+        return found
+    return _register(name, phase, hook=False)
+
+
+def hook_span(name: str, phase: Phase | None = None) -> Span:
+    """Return a span of a zero-code hook, whose wrapper costs a call more, which the recorder accounts for."""
+    return _register(name, phase, hook=True)
+
+
+def count(name: str, amount: int = 1) -> None:
+    """Add to a counter of the run: `env_steps`, `frames`, `episodes`, `updates`, or one of your own."""
+    if not _recording:
+        return
+    try:
+        extend = _local.extend
+    except AttributeError:
+        extend = _open_log()
+    code = _counters.get(name)
+    if code is None:
+        code = _register_counter(name)
+    extend((code, amount))
+
+
+def recording() -> bool:
+    """Say whether a recorder listens now."""
+    return _recording
+
+
+def _register(name: str, phase: Phase | None, hook: bool) -> Span:
+    with _register_lock:
+        key = name if phase is None or name not in _spans else f"{name}\0{phase}"
+        found = _spans.get(key)
+        if found is not None:
+            return found
+        if len(_by_code) >= MAX_NAMES:
+            return _overflow()
+        told = phase if phase is not None or hook else phase_of(name)
+        made = _born(name, told, len(_by_code) + 1, hook)
+        _by_code.append(made)
+        _spans[key] = made
+        return made
+
+
+def _overflow() -> Span:
+    name = "(more names)"
+    if name not in _spans:
+        warnings.warn(
+            f"more than {MAX_NAMES} different span names: the rest share one. "
+            "Use few fixed names and put what varies into a counter.",
+            stacklevel=4,
+        )
+        _spans[name] = _born(name, None, len(_by_code) + 1)
+        _by_code.append(_spans[name])
+    return _spans[name]
+
+
+def _register_counter(name: str) -> int:
+    with _register_lock:
+        return _counters.setdefault(name, COUNTER_BASE + len(_counters))
+
+
+def _open_log() -> Callable[[tuple[int, int]], None]:
+    log = Log()
+    _local.extend = log.events.extend
+    _logs.append(log)
+    return log.events.extend
+
+
+def listen() -> list[Log]:
+    """Start recording all spans; return the list in which each thread's log will appear."""
+    global _local, _logs, _born, _recording
+    _local = threading.local()
+    _logs = []
+    _born = _Live
+    for each in _by_code:
+        each.__class__ = _Live
+    _recording = True
+    return _logs
+
+
+def hush() -> None:
+    """Stop recording: every span is a no-op again. What the logs hold stays theirs."""
+    global _born, _recording
+    _recording = False
+    _born = Span
+    for each in _by_code:
+        each.__class__ = Span
+
+
+def make_live(each: Span) -> None:
+    """Let a span be timed again."""
+    each.__class__ = _Live
+
+
+def make_counted(each: Span) -> None:
+    """Let a span only be counted: exactly, at a fraction of the cost, with nothing written."""
+    each.__class__ = _Counted
+
+
+def make_closing(each: Span) -> None:
+    """Let a span only be counted, but write the end of a call that had begun."""
+    each.__class__ = _Closing
+
+
+def known_spans() -> list[Span]:
+    """Return all spans by code: the span of code c is at c - 1."""
+    return _by_code
+
+
+def known_counters() -> dict[str, int]:
+    """Return all counters: name to code."""
+    return _counters
+
+
+def _decorate(each: Span, fn: Fn) -> Fn:
+    if inspect.isgeneratorfunction(fn):
+
+        @functools.wraps(fn)
+        def generator(*args: Any, **kwargs: Any) -> Any:
+            return _resume(each, fn(*args, **kwargs))
+
+        return generator  # type: ignore[return-value]
+    if inspect.iscoroutinefunction(fn):
+
+        @functools.wraps(fn)
+        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+            return await types.coroutine(_resume)(each, fn(*args, **kwargs))
+
+        return coroutine  # type: ignore[return-value]
+
+    @functools.wraps(fn)
+    def function(*args: Any, **kwargs: Any) -> Any:
+        with each:
+            return fn(*args, **kwargs)
+
+    return function  # type: ignore[return-value]
+
+
+def _resume(each: Span, inner: Any) -> Generator[Any, Any, Any]:
+    """Drive a generator or coroutine, timing it only while it runs and not while it is suspended."""
+    step: Callable[[], Any] = functools.partial(inner.send, None)
+    while True:
+        with each:
+            try:
+                item = step()
+            except StopIteration as stop:
+                return stop.value
+        try:
+            sent = yield item
+        except GeneratorExit:
+            inner.close()
+            raise
+        except BaseException as error:
+            step = functools.partial(inner.throw, error)
+        else:
+            step = functools.partial(inner.send, sent)
+
+
+def after_fork() -> None:
+    """In a forked child: leave the parent's logs behind."""
+    global _local, _logs, _register_lock
+    _local = threading.local()
+    _logs = []
+    _register_lock = threading.Lock()

@@ -1,0 +1,294 @@
+"""Put the tables of one process together: nodes, samples, windows, memory, overhead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.spans import Phase
+from hotloop.trace.correct import Costs, Entry, corrected
+from hotloop.trace.gaps import gap_phase, phase_of_stack
+from hotloop.trace.histogram import percentile_ns
+from hotloop.trace.model import Frame, Memory, Node, Overhead, Process, Sample, State, Thread, Windows
+
+Ints = NDArray[np.int64]
+Table = Mapping[str, Ints]
+INSIDE = 0.5
+"""Part of a span's cost that falls between its two readings of the clock; the rest is its parent's."""
+COUNTER_COST = 0.35
+"""What adding to a counter costs, in spans."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessParts:
+    """A process's files, read."""
+
+    process: dict[str, Any]
+    state: dict[str, Any]
+    names: list[dict[str, Any]]
+    totals: list[dict[str, Any]]
+    windows: Table
+    spans: Table
+    counters: Table
+    samples: Table
+    memory: Table
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    spans: dict[int, dict[str, Any]]
+    counters: dict[int, str]
+    threads: dict[int, dict[str, Any]]
+    nodes: dict[int, dict[int, dict[str, Any]]]
+    stacks: dict[int, tuple[Frame, ...]]
+
+
+def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State) -> Process:
+    """Build a process's part of a trace, over the loop's time."""
+    names = _index(parts.names)
+    order = np.argsort(parts.memory["window"], kind="stable")
+    memory = {name: column[order] for name, column in parts.memory.items()}
+    in_loop = (memory["end_ns"] > start_ns) & (memory["start_ns"] < end_ns)
+    kept = set(memory["window"][in_loop].tolist())
+    scale = _scales(_only(parts.spans, kept))
+    span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
+    wrapper = float(parts.state.get("wrap_ns", 0.0)) * max(span_ns / tight_ns, 1.0)
+    costs = Costs(
+        INSIDE * span_ns, (1 - INSIDE) * span_ns, {code: wrapper for code, e in names.spans.items() if e["hook"]}
+    )
+    tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
+    threads, taken = [], 0.0
+    for index, entry in names.threads.items():
+        thread, cost = _build_thread(index, entry, names, tables, parts.totals, scale, costs)
+        if thread is not None:
+            threads.append(thread)
+            taken += cost if thread.main else 0.0
+    counts = _counts(names, tables["counters"], {n: c[in_loop] for n, c in memory.items()})
+    return Process(
+        pid=parts.process["pid"], parent_pid=parts.process["parent_pid"],
+        name=parts.state.get("process", "MainProcess"), main=parts.process["main"],
+        start_ns=int(memory["start_ns"].min(initial=start_ns)), end_ns=int(memory["end_ns"].max(initial=start_ns)),
+        threads=tuple(threads), windows=_windows(parts, names, memory, in_loop, threads), memory=_memory(memory),
+        overhead=_overhead(parts, tables, span_ns, taken, int((memory["end_ns"] - memory["start_ns"])[in_loop].sum())),
+        counts=counts, state=state, warnings=tuple(parts.state.get("warnings", ())),
+    )  # fmt: skip
+
+
+def _index(entries: list[dict[str, Any]]) -> _Names:
+    names = _Names({}, {}, {}, {}, {})
+    frames: dict[int, Frame] = {}
+    for e in entries:
+        match e["is"]:
+            case "span":
+                names.spans[e["code"]] = e
+            case "counter":
+                names.counters[e["code"]] = e["name"]
+            case "thread":
+                names.threads[e["id"]] = e
+            case "node":
+                names.nodes.setdefault(e["thread"], {})[e["id"]] = e
+            case "frame":
+                frames[e["id"]] = Frame(e["function"], e["file"], e["line"], e["text"], e["own"])
+            case "stack":
+                names.stacks[e["id"]] = tuple(frames[each] for each in e["frames"] if each in frames)
+    return names
+
+
+def _only(table: Table, windows: set[int]) -> Table:
+    chosen = np.isin(table["window"], list(windows))
+    return {name: column[chosen] for name, column in table.items()}
+
+
+def _scales(spans: Table) -> dict[int, float]:
+    timed, counted = Counter[int](), Counter[int]()
+    for code, n, m in zip(spans["code"].tolist(), spans["timed"].tolist(), spans["counted"].tolist(), strict=True):
+        timed[code] += n
+        counted[code] += m
+    return {code: (timed[code] + counted[code]) / timed[code] for code in timed if timed[code]}
+
+
+def _build_thread(
+    index: int, entry: dict[str, Any], names: _Names, tables: dict[str, Table], totals: list[dict[str, Any]],
+    scale: dict[int, float], costs: Costs,
+) -> tuple[Thread | None, float]:  # fmt: skip
+    windows = _of_thread(tables["windows"], index)
+    known = names.nodes.get(index, {})
+    if not len(windows["node"]):
+        return None, 0.0
+    sums = {name: _sum_by(windows["node"], windows[name]) for name in ("calls", "total_ns", "self_ns")}
+    entries = []
+    for number, node in sorted(known.items()):
+        total = sums["total_ns"].get(number, 0)
+        if total or number == 0 or sums["calls"].get(number, 0):
+            entries.append(
+                Entry(number, node["parent"], node["kind"], node.get("code", 0), sums["calls"].get(number, 0),
+                      total, sums["self_ns"].get(number, 0), bool(node.get("dark")))
+            )  # fmt: skip
+    entries = _with_parents(entries, known)
+    tree, taken = corrected(entries, scale, costs)
+    samples = _samples(_of_thread(tables["samples"], index), names, {e.id: e for e in tree}, known)
+    counters = _of_thread(tables["counters"], index)
+    counts: dict[int, dict[str, int]] = {}
+    for number, code, amount in zip(
+        counters["node"].tolist(), counters["counter"].tolist(), counters["amount"].tolist(), strict=True
+    ):
+        row = counts.setdefault(_lit(number, known), {})
+        name = names.counters.get(code, f"counter {code}")
+        row[name] = row.get(name, 0) + amount
+    by_node = {row["node"]: row for row in totals if row["thread"] == index}
+    nodes = [_node(e, known[e.id], by_node.get(e.id), samples, counts.get(e.id, {})) for e in tree]
+    cpu = sum(sample.cpu_ns for sample in samples)
+    wall = round(sum(node.self_ns for node in nodes))
+    return Thread(entry["name"], entry["ident"], entry["main"], tuple(nodes), tuple(samples), wall, cpu), taken
+
+
+def _with_parents(entries: list[Entry], known: dict[int, dict[str, Any]]) -> list[Entry]:
+    """Add parents that themselves had no time in the loop, so that the tree hangs together."""
+    have = {e.id for e in entries}
+    for e in list(entries):
+        parent = e.parent
+        while parent >= 0 and parent not in have:
+            node = known[parent]
+            entries.append(Entry(parent, node["parent"], node["kind"], node.get("code", 0), 0, 0, 0))
+            have.add(parent)
+            parent = node["parent"]
+    return sorted(entries, key=lambda e: e.id)
+
+
+def _lit(number: int, known: dict[int, dict[str, Any]]) -> int:
+    """What happened while some spans were switched off is put down to the container."""
+    node = known.get(number)
+    return node["parent"] if node and node.get("dark") else number
+
+
+def _samples(
+    table: Table, names: _Names, tree: dict[int, Entry], known: dict[int, dict[str, Any]]
+) -> list[Sample]:
+    merged: dict[tuple[int, int], list[int]] = {}
+    columns = (table[name].tolist() for name in ("node", "stack", "n", "wall_ns", "cpu_ns"))
+    for node, stack, n, wall, cpu in zip(*columns, strict=True):
+        row = merged.setdefault((node, stack), [0, 0, 0])
+        row[0], row[1], row[2] = row[0] + n, row[1] + wall, row[2] + cpu
+    lit = {key: row for key, row in merged.items() if not known.get(key[0], {}).get("dark")}
+    wall_of = Counter[int]()
+    for (node, _), row in lit.items():
+        wall_of[node] += row[1]
+    found = []
+    for (node, stack), (n, wall, cpu) in lit.items():
+        if node not in tree:
+            continue
+        # A node's time is known exactly; its samples only say how it is divided among lines.
+        share = wall / wall_of[node] if wall_of[node] else 0.0
+        exact = round(tree[node].self_ns * share)
+        busy = cpu / wall if wall else 0.0
+        found.append(Sample(node, names.stacks.get(stack, ()), n, exact, round(exact * min(busy, 1.0))))
+    return found
+
+
+def _node(
+    e: Entry, known: dict[str, Any], totals: dict[str, Any] | None, samples: list[Sample], counts: dict[str, int]
+) -> Node:
+    totals = totals or {}
+    buckets, per_bucket = totals.get("buckets") or [], totals.get("counts") or []
+    mine = [sample for sample in samples if sample.node == e.id]
+    name, phase = _name_and_phase(known, mine)
+    return Node(
+        id=e.id, parent=e.parent, name=name, phase=phase, kind=e.kind,  # type: ignore[arg-type]
+        calls=round(e.calls), total_ns=round(e.total_ns), self_ns=round(e.self_ns),
+        min_ns=totals.get("min_ns", 0), max_ns=totals.get("max_ns", 0),
+        p50_ns=percentile_ns(buckets, per_bucket, 0.5), p95_ns=percentile_ns(buckets, per_bucket, 0.95),
+        cpu_ns=sum(sample.cpu_ns for sample in mine), cpu_memory_bytes=max(totals.get("grown_bytes", 0), 0),
+        cpu_peak_bytes=totals.get("peak_bytes", 0), gpu_memory_bytes=totals.get("gpu_bytes", 0),
+        device_ns=totals.get("device_ns", 0), counts=counts,
+    )  # fmt: skip
+
+
+def _name_and_phase(known: dict[str, Any], samples: list[Sample]) -> tuple[str, Phase]:
+    if known["kind"] == "root":
+        return "(thread)", Phase.OTHER
+    if known["kind"] == "span":
+        return known["name"], Phase(known["phase"]) if known["phase"] else Phase.OTHER
+    before, after = known.get("before"), known.get("after")
+    seen: Counter[Phase | None] = Counter()
+    for sample in samples:
+        seen[phase_of_stack(sample.stack)] += sample.n
+    name = f"({before['name'] if before else '·'} → {after['name'] if after else '·'})"
+    return name, gap_phase(_phase(before), _phase(after), seen)
+
+
+def _phase(sibling: dict[str, Any] | None) -> Phase | None:
+    if sibling is None:
+        return None
+    return Phase(sibling["phase"]) if sibling["phase"] else Phase.OTHER
+
+
+def _counts(names: _Names, counters: Table, memory: Table) -> dict[str, int]:
+    sums = _sum_by(counters["counter"], counters["amount"])
+    counts = {names.counters.get(code, f"counter {code}"): amount for code, amount in sums.items()}
+    return counts | {
+        "gc_pauses": int(memory["gc_pauses"].sum()),
+        "gc_pause_ns": int(memory["gc_pause_ns"].sum()),
+        "page_faults_minor": int(memory["minor_faults"].sum()),
+        "page_faults_major": int(memory["major_faults"].sum()),
+        "cpu_ns": int(memory["cpu_ns"].sum()),
+    }
+
+
+def _windows(
+    parts: ProcessParts, names: _Names, memory: Table, in_loop: NDArray[np.bool_], threads: list[Thread]
+) -> Windows:
+    place = {window: i for i, window in enumerate(memory["window"].tolist())}
+    size = len(place)
+    counts: dict[str, Ints] = {}
+    table = parts.counters
+    for window, code, amount in zip(
+        table["window"].tolist(), table["counter"].tolist(), table["amount"].tolist(), strict=True
+    ):
+        name = names.counters.get(code, f"counter {code}")
+        counts.setdefault(name, np.zeros(size, np.int64))[place.get(window, 0)] += amount
+    phases: dict[Phase, Ints] = {}
+    main = next((thread for thread in threads if thread.main), None)
+    if main is not None:
+        index = next(i for i, entry in names.threads.items() if entry["main"])
+        rows = _of_thread(parts.windows, index)
+        for window, node, self_ns in zip(
+            rows["window"].tolist(), rows["node"].tolist(), rows["self_ns"].tolist(), strict=True
+        ):
+            found = main.by_id.get(node)
+            if found is not None and window in place:
+                phases.setdefault(found.phase, np.zeros(size, np.int64))[place[window]] += self_ns
+    return Windows(memory["start_ns"], memory["end_ns"], counts, phases, in_loop)
+
+
+def _memory(memory: Table) -> Memory:
+    return Memory(memory["end_ns"], memory["rss_bytes"], memory["gpu_bytes"], memory["gpu_busy_percent"])
+
+
+def _overhead(parts: ProcessParts, tables: dict[str, Table], span_ns: float, taken: float, wall_ns: int) -> Overhead:
+    error = float(parts.state.get("span_error_ns", 0.0))
+    counters = COUNTER_COST * span_ns * int(parts.state.get("counter_events", 0))
+    background = int(parts.state.get("background_cpu_ns", 0))
+    timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
+    share = (taken + counters + background) / wall_ns if wall_ns else 0.0
+    return Overhead(
+        span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share
+    )
+
+
+def _of_thread(table: Table, index: int) -> Table:
+    chosen = table["thread"] == index
+    return {name: column[chosen] for name, column in table.items()}
+
+
+def _sum_by(keys: Ints, values: Ints) -> dict[int, int]:
+    if not len(keys):
+        return {}
+    unique, inverse = np.unique(keys, return_inverse=True)
+    sums = np.zeros(len(unique), np.int64)
+    np.add.at(sums, inverse, values)
+    return dict(zip(unique.tolist(), sums.tolist(), strict=True))

@@ -1,0 +1,95 @@
+"""From what was recorded to what happened: the spans' own cost is subtracted, thinned spans are scaled up.
+
+Works on one thread's tree at a time. A span that was timed in some blocks and only counted in others has its
+total scaled by (timed + counted) / timed. What a container's children leave of it is shared among its gaps as
+they were in the blocks in which everything was timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class Entry:
+    """A node being worked on."""
+
+    id: int
+    parent: int
+    kind: str
+    code: int
+    calls: float
+    total_ns: float
+    self_ns: float
+    dark: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """What recording cost a call, in ns."""
+
+    inside_ns: float
+    """Part of a span's cost that falls into its own time."""
+    outside_ns: float
+    wrapper_ns: dict[int, float]
+    """Cost of the hook's wrapper by code, paid also when a call is only counted."""
+
+
+def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tuple[list[Entry], float]:
+    """Return the tree as it would be without recording, and the time that recording took in ns.
+
+    Args:
+        entries: Parents before children, the root first. Not changed.
+        scale: By code, all calls per timed call.
+        costs: What recording cost.
+    """
+    by_id = {e.id: Entry(e.id, e.parent, e.kind, e.code, e.calls, e.total_ns, e.self_ns, e.dark) for e in entries}
+    taken = _subtract_costs(by_id, scale, costs)
+    for entry in by_id.values():
+        if entry.kind == "span":
+            factor = scale.get(entry.code, 1.0)
+            entry.calls *= factor
+            entry.total_ns *= factor
+    children: dict[int, list[Entry]] = {}
+    for entry in by_id.values():
+        children.setdefault(entry.parent, []).append(entry)
+    for entry in list(by_id.values()):
+        if entry.kind != "gap":
+            _share_out(entry, children.get(entry.id, []))
+    return [entry for entry in by_id.values() if not entry.dark], taken
+
+
+def _subtract_costs(by_id: dict[int, Entry], scale: dict[int, float], costs: Costs) -> float:
+    below: dict[int, float] = dict.fromkeys(by_id, 0.0)
+    for entry in reversed(by_id.values()):
+        if entry.kind != "span":
+            continue
+        inside = costs.inside_ns * entry.calls
+        wrappers = costs.wrapper_ns.get(entry.code, 0.0) * entry.calls * scale.get(entry.code, 1.0)
+        outside = costs.outside_ns * entry.calls + wrappers
+        entry.total_ns = max(entry.total_ns - inside - below[entry.id], 0.0)
+        below[entry.parent] += inside + outside + below[entry.id]
+    root = next(iter(by_id.values()))
+    root.total_ns = max(root.total_ns - below[root.id], 0.0)
+    return below[root.id]
+
+
+def _share_out(entry: Entry, below: list[Entry]) -> None:
+    """Split an entry's total among its children, its gaps and itself."""
+    spans = [each for each in below if each.kind == "span"]
+    gaps = [each for each in below if each.kind == "gap" and not each.dark]
+    in_spans = sum(each.total_ns for each in spans)
+    if in_spans > entry.total_ns > 0:
+        # Scaled-up totals are estimates: they may not exceed what they are part of.
+        shrink = entry.total_ns / in_spans
+        for each in spans:
+            each.total_ns *= shrink
+        in_spans = entry.total_ns
+    rest = entry.total_ns - in_spans
+    known = sum(each.total_ns for each in gaps) + (entry.self_ns if gaps else 0.0)
+    if gaps and known > 0:
+        for each in gaps:
+            each.total_ns = each.self_ns = rest * each.total_ns / known
+        entry.self_ns = rest * entry.self_ns / known
+    else:
+        entry.self_ns = rest

@@ -1,0 +1,233 @@
+"""What a run is, once read: frozen data that every rule and every report works on. No torch, no file access.
+
+Times are nanoseconds of the shared monotonic clock. Everything here is already corrected: for what the spans
+themselves cost, and for calls that were counted but not timed. The tables cover the *loop*: the time from the
+first environment step to the last window that has one, or the whole run where none was counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.spans import Phase
+
+FORMAT_VERSION = 1
+State = Literal["running", "finished", "killed"]
+Kind = Literal["root", "span", "gap"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A line of Python in a sampled stack."""
+
+    function: str
+    file: str
+    line: int
+    text: str
+    """The source line, stripped, kept in the trace so that it can be read on another machine."""
+    own: bool
+    """Whether it is the user's own code rather than a library's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """All moments at which one thread was seen with one stack, inside one node of its call tree."""
+
+    node: int
+    stack: tuple[Frame, ...]
+    """Innermost first."""
+    n: int
+    wall_ns: int
+    cpu_ns: int
+    """How much of it the thread was computing rather than waiting."""
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A place in a thread's call tree, with all that was measured there.
+
+    `kind` is "root" (the thread itself; its self time is unattributed), "span", or "gap": time between
+    two spans of a container, whose phase follows from its neighbours and from the stacks seen there.
+    """
+
+    id: int
+    parent: int
+    """Id of the parent, -1 for the root."""
+    name: str
+    phase: Phase
+    kind: Kind
+    calls: int
+    total_ns: int
+    self_ns: int
+    min_ns: int
+    max_ns: int
+    p50_ns: int
+    p95_ns: int
+    cpu_ns: int
+    """CPU time of the thread while this node was the innermost (from samples)."""
+    cpu_memory_bytes: int
+    """Growth of resident memory seen while this node was the innermost."""
+    cpu_peak_bytes: int
+    gpu_memory_bytes: int
+    device_ns: int
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """Counters added to while this node was the innermost: env_steps, host_syncs.item, replay_bytes, ..."""
+
+    @property
+    def mean_ns(self) -> float:
+        """Total time of a call, on average."""
+        return self.total_ns / self.calls if self.calls else 0.0
+
+
+@dataclass(frozen=True)
+class Thread:
+    """One thread of one process."""
+
+    name: str
+    ident: int
+    main: bool
+    nodes: tuple[Node, ...]
+    """The root is first; a parent comes before its children."""
+    samples: tuple[Sample, ...]
+    wall_ns: int
+    cpu_ns: int
+
+    @cached_property
+    def by_id(self) -> dict[int, Node]:
+        """Node by id."""
+        return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def children(self) -> dict[int, list[Node]]:
+        """The children of each node, by the parent's id."""
+        found: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault(node.parent, []).append(node)
+        return found
+
+    def path(self, node: Node) -> tuple[str, ...]:
+        """Names from below the root down to the node."""
+        names: list[str] = []
+        while node.parent >= 0:
+            names.append(node.name)
+            node = self.by_id[node.parent]
+        return tuple(reversed(names))
+
+    def subtree(self, node: Node) -> list[Node]:
+        """The node and everything below it."""
+        found = [node]
+        for each in found:
+            found.extend(self.children.get(each.id, ()))
+        return found
+
+
+@dataclass(frozen=True)
+class Windows:
+    """What happened when, in the main thread: one row a window (1 s at first, longer in long runs)."""
+
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    counts: Mapping[str, NDArray[np.int64]]
+    """Counter name to its amount in each window."""
+    phase_self_ns: Mapping[Phase, NDArray[np.int64]]
+    in_loop: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Memory over time."""
+
+    at_ns: NDArray[np.int64]
+    rss_bytes: NDArray[np.int64]
+    gpu_bytes: NDArray[np.int64]
+    gpu_busy_percent: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Overhead:
+    """What recording cost, as calibrated in place."""
+
+    span_ns: float
+    span_low_ns: float
+    span_high_ns: float
+    spans_timed: int
+    spans_counted: int
+    background_cpu_ns: int
+    share: float
+    """All of it, as a share of wall time; already subtracted from the tables."""
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the run."""
+
+    pid: int
+    parent_pid: int
+    name: str
+    main: bool
+    start_ns: int
+    end_ns: int
+    threads: tuple[Thread, ...]
+    windows: Windows
+    memory: Memory
+    overhead: Overhead
+    counts: Mapping[str, int]
+    """All counters over the loop, including `gc_pauses`, `gc_pause_ns`, `page_faults_minor`, `page_faults_major`."""
+    state: State
+    warnings: tuple[str, ...]
+
+    @cached_property
+    def main_thread(self) -> Thread:
+        """The process's main thread."""
+        return next(thread for thread in self.threads if thread.main)
+
+
+@dataclass(frozen=True)
+class RawSpan:
+    """One call, kept for the windows whose raw spans were kept."""
+
+    pid: int
+    thread: str
+    path: tuple[str, ...]
+    phase: Phase
+    start_ns: int
+    end_ns: int
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A recorded run."""
+
+    path: str
+    name: str
+    manifest: Mapping[str, Any]
+    """run.json as written: format, command, machine, versions, configuration, started."""
+    processes: tuple[Process, ...]
+    """The main process is first."""
+    state: State
+    warnings: tuple[str, ...]
+    loop_start_ns: int
+    loop_end_ns: int
+    startup_ns: int
+    """From the start of recording to the first environment step."""
+
+    @property
+    def main(self) -> Process:
+        """The process that was started by the user."""
+        return self.processes[0]
+
+    @property
+    def thread(self) -> Thread:
+        """The main thread of the main process: whose phases and shares are the run's."""
+        return self.main.main_thread
+
+    @property
+    def wall_s(self) -> float:
+        """Length of the loop in seconds."""
+        return (self.loop_end_ns - self.loop_start_ns) / 1e9

@@ -1,0 +1,160 @@
+"""A run's files: one folder a process, append-only Arrow streams, readable at any moment and after any death.
+
+    run.json                    what was run, on what machine: written once, updated at the end
+    <pid>/process.json          the process: parent, clock, name
+    <pid>/names.jsonl           numbers to names: threads, nodes, frames, stacks, counters (append-only)
+    <pid>/<table>.arrows        Arrow IPC streams (append-only): windows, counters, samples, memory, raw
+    <pid>/<table>.tail.arrow    the rows of the window that is not complete yet (replaced)
+    <pid>/totals.arrow          shortest, longest, histogram, memory of each node so far (replaced)
+    <pid>/state.json            how far it got, what recording cost, warnings (replaced)
+
+A stream that ends in the middle of a batch is read up to the batch before. Replaced files are renamed into
+place, so that a reader never sees half of one. Long runs stay small: windows grow longer as a run goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "windows": pa.schema(
+        [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()),
+         ("calls", pa.int64()), ("total_ns", pa.int64()), ("self_ns", pa.int64())]
+    ),
+    "spans": pa.schema([("window", pa.int32()), ("code", pa.int32()), ("timed", pa.int64()), ("counted", pa.int64())]),
+    "counters": pa.schema(
+        [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()),
+         ("counter", pa.int32()), ("amount", pa.int64())]
+    ),
+    "samples": pa.schema(
+        [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()), ("stack", pa.int32()),
+         ("n", pa.int32()), ("wall_ns", pa.int64()), ("cpu_ns", pa.int64())]
+    ),
+    "memory": pa.schema(
+        [("window", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64()), ("rss_bytes", pa.int64()),
+         ("gpu_bytes", pa.int64()), ("gpu_busy_percent", pa.int64()), ("cpu_ns", pa.int64()),
+         ("minor_faults", pa.int64()), ("major_faults", pa.int64()),
+         ("gc_pauses", pa.int64()), ("gc_pause_ns", pa.int64())]
+    ),
+    "raw": pa.schema([("thread", pa.int16()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
+    "totals": pa.schema(
+        [("thread", pa.int16()), ("node", pa.int32()), ("min_ns", pa.int64()), ("max_ns", pa.int64()),
+         ("grown_bytes", pa.int64()), ("peak_bytes", pa.int64()), ("gpu_bytes", pa.int64()), ("device_ns", pa.int64()),
+         ("buckets", pa.list_(pa.int16())), ("counts", pa.list_(pa.int64()))]
+    ),
+}  # fmt: skip
+STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
+Columns = dict[str, Any]
+
+
+class ProcessFiles:
+    """The files of one process, open for appending."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self._names = open(folder / "names.jsonl", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
+        self._streams: dict[str, pa.ipc.RecordBatchStreamWriter] = {}
+        self._files: dict[str, Any] = {}
+        self._options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+
+    def append(self, table: str, columns: Columns) -> None:
+        """Add rows to a stream. They are in the file when this returns."""
+        batch = _batch(table, columns)
+        if not batch.num_rows:
+            return
+        if table not in self._streams:
+            file = open(self.folder / f"{table}.arrows", "ab", buffering=0)  # noqa: SIM115
+            self._files[table] = file
+            self._streams[table] = pa.ipc.new_stream(file, SCHEMAS[table], options=self._options)
+        self._streams[table].write_batch(batch)
+
+    def replace(self, name: str, table: str, columns: Columns) -> None:
+        """Write a small table, in place of the one that was there."""
+        temporary = self.folder / f"{name}.part"
+        with (
+            open(temporary, "wb") as file,
+            pa.ipc.new_stream(file, SCHEMAS[table], options=self._options) as writer,
+        ):
+            writer.write_batch(_batch(table, columns))
+        os.replace(temporary, self.folder / name)
+
+    def drop(self, name: str) -> None:
+        """Remove a replaced file that no longer holds."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def add_names(self, entries: list[dict[str, Any]]) -> None:
+        """Append what numbers stand for. Written before the rows that use them."""
+        if entries:
+            self._names.write("".join(json.dumps(entry) + "\n" for entry in entries))
+
+    def size_of(self, table: str) -> int:
+        """Bytes in a stream so far."""
+        file = self._files.get(table)
+        return file.tell() if file else 0
+
+    def close(self) -> None:
+        """End all streams properly."""
+        for writer in self._streams.values():
+            writer.close()
+        for file in self._files.values():
+            file.close()
+        self._names.close()
+
+
+def _batch(table: str, columns: Columns) -> pa.RecordBatch:
+    schema = SCHEMAS[table]
+    return pa.record_batch([pa.array(columns[each.name], type=each.type) for each in schema], schema=schema)
+
+
+def write_json(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
+    temporary = path.with_name(path.name + ".part")
+    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_table(folder: Path, table: str) -> dict[str, NDArray[np.int64]]:
+    """Read a stream with its tail, up to the last whole batch. Missing files are empty tables."""
+    batches = [*_whole_batches(folder / f"{table}.arrows"), *_whole_batches(folder / f"{table}.tail.arrow")]
+    merged = pa.Table.from_batches(batches, schema=SCHEMAS[table])
+    return {name: merged.column(name).to_numpy() for name in merged.schema.names}
+
+
+def read_totals(folder: Path) -> list[dict[str, Any]]:
+    """Read the totals table as rows."""
+    return pa.Table.from_batches(_whole_batches(folder / "totals.arrow"), schema=SCHEMAS["totals"]).to_pylist()
+
+
+def _whole_batches(path: Path) -> list[pa.RecordBatch]:
+    found: list[pa.RecordBatch] = []
+    if not path.exists() or not path.stat().st_size:
+        return found
+    try:
+        with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
+            while True:
+                found.append(reader.read_next_batch())
+    except (StopIteration, pa.ArrowInvalid, OSError):
+        pass
+    return found
+
+
+def read_names(folder: Path) -> list[dict[str, Any]]:
+    """Read the names, up to the last whole line."""
+    path = folder / "names.jsonl"
+    if not path.exists():
+        return []
+    entries = []
+    for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
+        try:
+            entries.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return entries

@@ -1,0 +1,99 @@
+"""Fails any test that leaves something running or allocated behind.
+
+A recorder, thread, process or shared-memory block that outlives its test makes later tests fail for no
+reason of their own, and is what a user would be left with after a crash.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hotloop import spans
+
+SHARED_MEMORY = Path("/dev/shm")
+GRACE_S = 3.0
+POLL_S = 0.05
+# The standard library keeps these for the life of the interpreter.
+LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkserver")
+
+
+@dataclass(frozen=True)
+class Belongings:
+    """What a test process holds at one moment."""
+
+    recording: bool
+    threads: frozenset[threading.Thread]
+    processes: frozenset[psutil.Process]
+    blocks: frozenset[str]
+
+
+def take_stock() -> Belongings:
+    """Return what this process holds now."""
+    return Belongings(
+        recording=spans.recording(),
+        threads=frozenset(t for t in threading.enumerate() if not t.daemon or "hotloop" in t.name),
+        processes=frozenset(p for p in psutil.Process().children(recursive=True) if not _lasts(p)),
+        blocks=frozenset(p.name for p in SHARED_MEMORY.iterdir()) if SHARED_MEMORY.is_dir() else frozenset(),
+    )
+
+
+def left_behind(before: Belongings, after: Belongings) -> list[str]:
+    """Say in one phrase each what is there now and was not before."""
+    found = ["a recorder that still records"] if after.recording and not before.recording else []
+    found += [f"thread {t.name!r}" for t in after.threads - before.threads]
+    found += [f"process {p.pid}: {_command(p)}" for p in after.processes - before.processes]
+    found += [f"shared-memory block {name}" for name in _ours(after.blocks - before.blocks)]
+    return found
+
+
+def _lasts(process: psutil.Process) -> bool:
+    return any(name in _command(process) for name in LASTING_PROCESSES)
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline()) or process.status()
+    except psutil.Error:
+        return "gone"
+
+
+def _ours(blocks: frozenset[str]) -> list[str]:
+    """Drop the blocks that other programs of this machine made meanwhile: those that they have mapped."""
+    if not blocks:
+        return []
+    us = psutil.Process()
+    family = {us.pid, *(p.pid for p in us.children(recursive=True))}
+    foreign = ""
+    for process in psutil.process_iter():
+        if process.pid not in family:
+            try:
+                foreign += Path(f"/proc/{process.pid}/maps").read_text()
+            except OSError:
+                continue  # ended meanwhile, or another user's
+    return sorted(name for name in blocks if f"{SHARED_MEMORY}/{name}" not in foreign)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    before = take_stock()
+    yield
+    found = left_behind(before, take_stock())
+    for _ in range(int(GRACE_S / POLL_S)):
+        if not found:
+            return
+        # What a test has told to stop may need a moment; what it only dropped needs the collector.
+        gc.collect()
+        multiprocessing.active_children()
+        time.sleep(POLL_S)
+        found = left_behind(before, take_stock())
+    if found:
+        pytest.fail("the test left behind: " + "; ".join(found))

@@ -1,0 +1,197 @@
+"""The command line by subprocess: what it prints, its exit codes, and that a wrong call costs one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from hotloop.clock import wall_ns
+from hotloop.trace.model import FORMAT_VERSION
+
+HOTLOOP = [sys.executable, "-m", "hotloop.cli.main"]
+DAY_NS = 86_400 * 1_000_000_000
+
+
+def call(*words: object, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [*HOTLOOP, *map(str, words)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        stdin=subprocess.DEVNULL,
+    )
+    assert done.returncode == expect, f"{words} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+def make_run(root: Path, name: str, **changes: object) -> Path:
+    """Write the manifest and one process folder of a run that is a day old for each character of its name."""
+    path = root / name
+    (path / "123").mkdir(parents=True)
+    (path / "123" / "process.json").write_text("{}")
+    (path / "123" / "windows.arrows").write_bytes(b"x" * 1000)
+    manifest = {
+        "format": FORMAT_VERSION,
+        "name": name,
+        "started_unix_ns": wall_ns() - len(name) * DAY_NS,
+        "pid": 123,
+        "state": "finished",
+        "seconds": 12.5,
+    } | changes
+    (path / "run.json").write_text(json.dumps(manifest))
+    return path
+
+
+def test_alone_it_says_what_it_can_do_and_what_to_type_next(tmp_path):
+    shown = call(cwd=tmp_path).stdout
+    for command in ("run", "explain", "ls", "prune", "doctor"):
+        assert f"hotloop {command}" in shown
+    assert "Next: hotloop run" in shown
+    make_run(tmp_path / "runs", "a")
+    assert "Next: hotloop explain" in call(cwd=tmp_path).stdout
+
+
+def test_version_loads_nothing_heavy(tmp_path):
+    code = (
+        "import sys; from hotloop.cli.main import main; main(['--version']);"
+        "print({'torch', 'numba', 'pyarrow', 'matplotlib', 'rich', 'numpy'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    version, loaded = done.stdout.splitlines()
+    assert version.startswith("hotloop ")
+    assert loaded == "set()"
+
+
+@pytest.mark.parametrize("command", ["run", "explain", "ls", "prune", "doctor"])
+def test_every_command_has_help(tmp_path, command):
+    assert f"hotloop {command}" in call(command, "--help", cwd=tmp_path).stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["fly"], "'fly'"),
+        (["--fly"], "'--fly'"),
+        (["explain", "--fly"], "--fly"),
+        (["explain", "--top", "0"], "'0'"),
+        (["explain"], "runs"),
+        (["explain", "nowhere"], "nowhere"),
+        (["explain", "."], "not a run"),
+        (["run"], "no script"),
+        (["run", "-m"], "-m"),
+        (["run", "--budget", "lots", "train.py"], "'lots'"),
+        (["run", "--for", "-1", "train.py"], "'-1'"),
+        (["run", "--after", "soon", "train.py"], "'soon'"),
+        (["prune", "--keep", "few"], "'few'"),
+        (["prune", "--older-than", "7"], "'7'"),
+        (["prune", "--json"], "--yes"),
+    ],
+)
+def test_a_wrong_call_costs_one_line_and_exit_code_2(tmp_path, words, told):
+    done = call(*words, cwd=tmp_path, expect=2)
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("hotloop: ")
+    assert told in lines[0]
+
+
+def test_a_foreign_or_newer_run_is_refused(tmp_path):
+    newer = make_run(tmp_path, "newer", format=FORMAT_VERSION + 1)
+    foreign = make_run(tmp_path, "foreign")
+    (foreign / "run.json").write_text('{"answer": 42}')
+    broken = make_run(tmp_path, "broken")
+    (broken / "run.json").write_text('{"format": 1, "na')
+    assert "upgrade" in call("explain", newer, cwd=tmp_path, expect=2).stderr
+    assert "not written by hotloop" in call("explain", foreign, cwd=tmp_path, expect=2).stderr
+    assert "cannot be read" in call("explain", broken, cwd=tmp_path, expect=2).stderr
+
+
+def test_ls_tells_name_state_and_size(tmp_path):
+    root = tmp_path / "runs"
+    make_run(root, "old-one")
+    make_run(root, "new", state="running", pid=2**22 + 1)
+    me = psutil.Process()
+    make_run(root, "live", state="running", pid=me.pid, process_create_time=me.create_time())
+    make_run(root, "other", state="running", pid=me.pid, process_create_time=me.create_time() - 100)
+    (root / "no-run").mkdir()
+    rows = json.loads(call("ls", "--json", cwd=tmp_path).stdout)
+    assert isinstance(rows["schema"], int)
+    states = {row["name"]: row["state"] for row in rows["runs"]}
+    assert states == {"new": "killed", "live": "running", "other": "killed", "old-one": "finished"}
+    assert [row["name"] for row in rows["runs"]] == ["new", "live", "other", "old-one"], "newest first"
+    assert all(row["size_bytes"] > 1000 for row in rows["runs"])
+    shown = call("ls", cwd=tmp_path).stdout
+    assert "old-one" in shown and "killed" in shown and "4 runs" in shown
+
+
+def test_ls_of_nothing_says_what_to_do(tmp_path):
+    assert "hotloop run" in call("ls", cwd=tmp_path).stdout
+    assert json.loads(call("ls", "--json", cwd=tmp_path).stdout)["runs"] == []
+
+
+def test_prune_clears_old_runs_and_nothing_else(tmp_path):
+    root = tmp_path / "runs"
+    kept, old, mine = make_run(root, "a"), make_run(root, "bbb"), make_run(root, "dddd")
+    going = make_run(root, "eeeee", state="running", pid=os.getpid())
+    (mine / "notes.txt").write_text("mine")
+    (root / "no-run").mkdir()
+    (root / "no-run" / "data").write_text("precious")
+    (root / "link").symlink_to(kept)
+    looked = call("prune", "--older-than", "2d", "--dry-run", cwd=tmp_path).stdout
+    assert "bbb" in looked and "dddd" in looked and "eeeee" not in looked
+    assert old.exists()
+    refused = call("prune", "--older-than", "2d", cwd=tmp_path, expect=2)
+    assert "--yes" in refused.stderr
+    assert old.exists()
+    done = call("prune", "--older-than", "2d", "--yes", "--json", cwd=tmp_path)
+    answer = json.loads(done.stdout)
+    assert answer["removed"] is True
+    assert {Path(path).name for path in answer["runs"]} == {"bbb", "dddd"}
+    assert not old.exists()
+    assert [file.name for file in mine.iterdir()] == ["notes.txt"]
+    assert "notes.txt" in done.stderr
+    assert kept.exists() and going.exists() and (root / "no-run" / "data").exists()
+
+
+def test_prune_keeps_the_newest(tmp_path):
+    root = tmp_path / "runs"
+    for name in ("a", "bb", "ccc"):
+        make_run(root, name)
+    call("prune", "--keep", "2", "--yes", cwd=tmp_path)
+    assert sorted(path.name for path in root.iterdir()) == ["a", "bb"]
+    assert "Nothing to clear" in call("prune", "--yes", cwd=tmp_path).stdout
+
+
+def test_doctor_answers_in_both_forms(tmp_path):
+    answer = json.loads(call("doctor", "--json", cwd=tmp_path).stdout)
+    assert isinstance(answer["schema"], int)
+    assert all(check["verdict"] in ("ok", "note", "problem") for check in answer["checks"])
+    assert all(check["remedy"] for check in answer["checks"] if check["verdict"] != "ok")
+    assert answer["machine"]["cores"] >= 1
+    shown = call("doctor", cwd=tmp_path).stdout
+    for check in answer["checks"]:
+        assert check["name"] in shown
+
+
+def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path):
+    for i in range(30):
+        make_run(tmp_path / "runs", f"run-{i}")
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [*HOTLOOP, "ls"], cwd=tmp_path, stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60
+        )
+    finally:
+        os.close(writing)
+    assert done.stderr == ""
