@@ -1,7 +1,47 @@
-"""hotloop: see, explain, prove and remove what makes reinforcement-learning training slow."""
+"""hotloop: see, explain, prove and remove what makes reinforcement-learning training slow.
+
+Importing it is cheap: what is heavy (pyarrow, matplotlib, torch's hooks) is imported when it is used.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+from hotloop.errors import HotloopError
 from hotloop.spans import Phase, count, span
 
-__all__ = ["Phase", "count", "span"]
+if TYPE_CHECKING:
+    from hotloop.explain import explain
+    from hotloop.explain.finding import Finding
+    from hotloop.record.options import RecordOptions
+    from hotloop.record.session import record
+    from hotloop.trace.load import load
+    from hotloop.trace.model import Trace
+
+__all__ = [
+    "Finding", "HotloopError", "Phase", "RecordOptions", "Trace", "__version__",
+    "count", "explain", "load", "record", "span",
+]  # fmt: skip
+
+_LATER = {
+    "Finding": "hotloop.explain.finding",
+    "RecordOptions": "hotloop.record.options",
+    "Trace": "hotloop.trace.model",
+    "explain": "hotloop.explain",
+    "load": "hotloop.trace.load",
+    "record": "hotloop.record.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    import importlib
+
+    if name == "__version__":
+        import importlib.metadata
+
+        return importlib.metadata.version("hotloop")
+    if name in _LATER:
+        found = getattr(importlib.import_module(_LATER[name]), name)
+        globals()[name] = found
+        return found
+    raise AttributeError(f"module 'hotloop' has no attribute {name!r}")

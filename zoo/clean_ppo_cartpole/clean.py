@@ -15,15 +15,14 @@ GAMMA, LAMBDA, CLIP = 0.99, 0.95, 0.2
 WARMUP = NUM_ENVS * ROLLOUT
 
 
+def mlp(outputs):
+    return nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
+
+
 class Policy(nn.Module):
     def __init__(self):
         super().__init__()
-        self.actor = nn.Sequential(
-            nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)
-        )
-        self.critic = nn.Sequential(
-            nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 1)
-        )
+        self.actor, self.critic = mlp(2), mlp(1)
 
     def forward(self, states):
         return self.actor(states).log_softmax(-1), self.critic(states).squeeze(-1)

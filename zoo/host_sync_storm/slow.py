@@ -95,7 +95,7 @@ def main():
         with torch.no_grad():
             greedy = learner.q(states).argmax(1)
         actions = torch.where(torch.rand(NUM_ENVS) < 0.1, torch.randint(2, (NUM_ENVS,)), greedy)
-        next_states, rewards, terminated, truncated, _ = env.step(actions.numpy())
+        next_states, rewards, terminated, _, _ = env.step(actions.numpy())
         next_states = torch.from_numpy(next_states)
         rewards = torch.from_numpy(rewards).float()
         replay.push(states, actions, rewards, next_states, torch.from_numpy(terminated).float())

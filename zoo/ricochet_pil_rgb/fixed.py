@@ -24,8 +24,6 @@ STAR = (STAR | STAR[::-1]) & (DISTANCE < CELL / 2)
 class RicochetEnv(gym.Env):
     """Actions robot * 4 + direction; -0.01 a step, +1 solved, at most 20 steps."""
 
-    metadata = {"render_modes": ["rgb_array"]}
-
     def __init__(self):
         self.render_mode = "rgb_array"
         self.action_space = gym.spaces.Discrete(16)

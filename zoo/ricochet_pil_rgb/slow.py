@@ -23,8 +23,6 @@ COLORS = ((220, 40, 40), (40, 90, 220), (40, 170, 60), (230, 190, 40))
 class RicochetEnv(gym.Env):
     """Actions robot * 4 + direction; -0.01 a step, +1 solved, at most 20 steps."""
 
-    metadata = {"render_modes": ["rgb_array"]}
-
     def __init__(self):
         self.render_mode = "rgb_array"
         self.action_space = gym.spaces.Discrete(16)

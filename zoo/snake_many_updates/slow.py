@@ -14,7 +14,7 @@ torch.set_num_threads(1)
 NUM_ENVS = 256
 BATCH = 64
 CAPACITY = 100_000
-WARMUP = 15 * NUM_ENVS
+WARMUP = 10 * NUM_ENVS
 
 
 class ReplayBuffer:

@@ -3,6 +3,8 @@
 Torch is given one thread: the environments need the cores.
 """
 
+import itertools
+
 import gymnasium as gym
 import numpy as np
 import torch
@@ -21,9 +23,9 @@ WARMUP = 150 * NUM_ENVS
 
 
 def make_network():
-    return nn.Sequential(
-        nn.Linear(FEATURES, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 4)
-    )
+    sizes = (FEATURES, 256, 256)
+    hidden = [layer for a, b in itertools.pairwise(sizes) for layer in (nn.Linear(a, b), nn.ReLU())]
+    return nn.Sequential(*hidden, nn.Linear(256, 4))
 
 
 class ReplayBuffer:

@@ -100,8 +100,18 @@ def optimising(fn: Wrapper, spans: SpansByType, lead: Lead) -> Wrapper:
     return mark(step, spans)
 
 
-def calling(fn: Wrapper, spans: SpansByType) -> Wrapper:
+class ModuleSpans(dict[type, Span | None]):
+    """The spans of module calls, by class. None for a compiled module, which is named by what it holds."""
+
+    def __missing__(self, cls: type) -> Span | None:
+        compiled = cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch.")
+        found = self[cls] = None if compiled else span_of(cls.__name__, Phase.FORWARD)
+        return found
+
+
+def calling(fn: Wrapper) -> Wrapper:
     """Time outermost module calls, and those of as many levels below as asked for."""
+    spans = ModuleSpans()
 
     @functools.wraps(fn)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
@@ -112,17 +122,17 @@ def calling(fn: Wrapper, spans: SpansByType) -> Wrapper:
             if here.shapes is None:
                 return fn(self, *args, **kwargs)
             return note_layer(self, fn(self, *args, **kwargs))
-        each = spans[type(self)]
+        each = spans[type(self)] or spans[type(self._orig_mod)]
         here.modules = level + 1
         try:
-            with each:
+            with each:  # type: ignore[union-attr]
                 if level or not recording():
                     return note_layer(self, fn(self, *args, **kwargs))
                 return flops_of_call(fn, self, args, kwargs)
         finally:
             here.modules = level
 
-    return mark(__call__, spans)
+    return mark(__call__)
 
 
 def going_back(fn: Wrapper, each: Span) -> Wrapper:
@@ -216,8 +226,7 @@ def patch_modules(torch: types.ModuleType, patches: Patches) -> None:
     """Time module calls, and weights being copied into a module."""
     module = torch.nn.Module
     if not is_wrapper(module.__call__):
-        spans = SpansByType(module, "__call__", Phase.FORWARD, label="")
-        patches.put(module, "__call__", calling(module.__call__, spans))
+        patches.put(module, "__call__", calling(module.__call__))
     for name, phase in (("load_state_dict", Phase.SYNC_WEIGHTS), ("zero_grad", Phase.OPTIMISE)):
         patches.time_method(module, name, phase, timed_method)
 

@@ -60,7 +60,7 @@ def span_of(name: str, phase: Phase | None) -> Span:
     return found
 
 
-BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VectorWrapper", "VecEnv", "VecEnvWrapper", "Module", "Optimizer"})
+BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VectorWrapper", "VecEnv", "VecEnvWrapper"})
 """Classes whose methods do next to nothing: called through super(), they are not timed."""
 
 
@@ -73,11 +73,11 @@ class SpansByType(dict[type, "Span | None"]):
 
     __slots__ = ("label", "method", "owner", "phase", "wrapper")
 
-    def __init__(self, owner: type, method: str, phase: Phase | None, label: str | None = None) -> None:
+    def __init__(self, owner: type, method: str, phase: Phase | None) -> None:
         self.owner = owner
         self.method = method
         self.phase = phase
-        self.label = "." + (label or method) if label != "" else ""
+        self.label = "." + method
         self.wrapper: Wrapper | None = None
 
     def __missing__(self, cls: type) -> Span | None:
