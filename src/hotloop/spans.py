@@ -294,6 +294,11 @@ def hush() -> None:
         each.__class__ = Span
 
 
+def is_live(each: Span) -> bool:
+    """Say whether a span is being timed."""
+    return type(each) is _Live
+
+
 def make_live(each: Span) -> None:
     """Let a span be timed again."""
     each.__class__ = _Live

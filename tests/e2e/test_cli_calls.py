@@ -35,7 +35,7 @@ def make_run(root: Path, name: str, **changes: object) -> Path:
     """Write the manifest and one process folder of a run that is a day old for each character of its name."""
     path = root / name
     (path / "123").mkdir(parents=True)
-    (path / "123" / "process.json").write_text("{}")
+    (path / "123" / "process.json").write_text(json.dumps({"pid": 123, "main": True, "clock_ns": 0}))
     (path / "123" / "windows.arrows").write_bytes(b"x" * 1000)
     manifest = {
         "format": FORMAT_VERSION,

@@ -122,8 +122,11 @@ def test_warnings_of_all_processes_are_shown_once(trace):
 
 def test_text_shows_phases_tree_findings_and_warnings(trace):
     shown = text.as_text(view.build(trace, [make_finding()]))
-    for part in ("ReplayBuffer.sample", "2.00×", "1.70 to 2.40", "dqn.py:12", "1.2 GB/s of 8 GB/s",
-                 "and gather.", "frames = np.zeros(n, np.uint8)", "the clock jumped", "800 in all", "feeder"):  # fmt: skip
+    expected = (
+        "ReplayBuffer.sample", "2.00×", "1.70 to 2.40", "dqn.py:12", "1.2 GB/s of 8 GB/s", "and gather.",
+        "frames = np.zeros(n, np.uint8)", "the clock jumped", "800 in all", "feeder",
+    )  # fmt: skip
+    for part in expected:
         assert part in shown, part
     assert "\x1b" not in shown
     assert max(map(len, shown.splitlines())) <= text.WIDTH

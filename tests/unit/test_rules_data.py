@@ -122,18 +122,25 @@ def test_a_push_per_environment_without_host_syncs_is_found():
     assert rules(pushing(num_envs=64, pushes=64, items=0)) == ["item_push"]
 
 
-def queueing(gets, wait_s=6.0, name="Queue.get"):
-    """A learner that waits `wait_s` of 10 s in `gets` calls while collectors make 1000 steps."""
+PICKLE = frame("dumps", "/lib/python3/multiprocessing/reduction.py", 51, "p.dump(obj)", own=False)
+
+
+def queueing(gets, wait_s=6.0, name="Queue.get", pickle_s=7.0):
+    """A learner that waits `wait_s` of 10 s in `gets` calls while a collector makes 1000 steps."""
     stack = [
         frame("get", "/lib/python3/multiprocessing/queues.py", 103, "res = self._recv_bytes()", own=False),
         frame("drain", "learner.py", 31, "item = queue.get()"),
     ]
+    put = [
+        place("Queue.put", Phase.WAIT, pickle_s, 1000),
+        place("Env.step", Phase.ENV, 10.0 - pickle_s, 1000),
+    ]
     worker = make_process(
-        [make_thread([place("Env.step", Phase.ENV, 10.0, 1000)])], {"env_steps": 1000}, pid=7, main=False
+        [make_thread(put, [seen("Queue.put", [PICKLE], pickle_s)])], {"env_steps": 1000}, pid=7, main=False
     )
     return make_trace(
         [place(name, Phase.WAIT, wait_s, gets), place("backward", Phase.BACKWARD, 10 - wait_s, 50)],
-        [seen(name, stack if name == "Queue.get" else stack[1:], wait_s, cpu=0.4)],
+        [seen(name, stack if name == "Queue.get" else stack[1:], wait_s, cpu=0.0)],
         {"updates": 50},
         others=[worker],
     )
@@ -144,6 +151,14 @@ def test_a_queue_with_one_item_a_step_is_found():
     assert (finding.rule, finding.file, finding.line) == ("queue_contention", "learner.py", 31)
     assert finding.phase is Phase.WAIT
     assert "1 queue calls an environment step" in finding.evidence[1]
+    # The collector needs 3 s without its pickling, the learner 4 s: the learner sets the pace.
+    assert finding.gain == pytest.approx(10 / (4 + 0.03 * 6))
+
+
+def test_what_the_collectors_need_without_the_queue_limits_the_gain():
+    (finding,) = explain(queueing(gets=1000, pickle_s=3.0))
+    assert finding.gain == pytest.approx(10 / (7 + 0.03 * 6))
+    assert rules(queueing(gets=1000, pickle_s=0.0)) == []
 
 
 def test_a_queue_of_fragments_is_fine():

@@ -29,6 +29,11 @@ class ReplayBuffer:
         self.dones = np.zeros(capacity, np.float32)
         self.capacity, self.position, self.size = capacity, 0, 0
 
+    def sample(self, batch_size):
+        i = np.random.randint(0, self.size, batch_size)
+        columns = (self.states, self.actions, self.rewards, self.next_states, self.dones)
+        return tuple(torch.from_numpy(column[i]) for column in columns)
+
     def push(self, state, action, reward, next_state, done):
         i = self.position
         self.states[i] = state
@@ -38,11 +43,6 @@ class ReplayBuffer:
         self.dones[i] = done
         self.position = (i + 1) % self.capacity
         self.size = min(self.size + 1, self.capacity)
-
-    def sample(self, batch_size):
-        i = np.random.randint(0, self.size, batch_size)
-        columns = (self.states, self.actions, self.rewards, self.next_states, self.dones)
-        return tuple(torch.from_numpy(column[i]) for column in columns)
 
 
 def store(replay, states, actions, rewards, next_states, dones):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ if TYPE_CHECKING:
     from hotloop.cli.checks import Check
 
 SCHEMA = 1
-PIPE_WIDTH = 110
 MARKS = {"ok": ("OK", "green"), "note": ("note", "yellow"), "problem": ("problem", "bold red")}
 
 
@@ -43,9 +41,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _print(checks: list[Check]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from hotloop.cli.output import print_rich
 
     table = Table.grid(padding=(0, 2))
     table.add_column(no_wrap=True)
@@ -57,10 +56,7 @@ def _print(checks: list[Check]) -> None:
         if check.remedy:
             says.append(f"\n→ {check.remedy}", style)
         table.add_row(Text(mark, style), check.name, says)
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    sys.stdout.write(captured.get() + _verdict(checks) + "\n")
+    print_rich(table, _verdict(checks))
 
 
 def _verdict(checks: list[Check]) -> str:

@@ -13,8 +13,6 @@ from hotloop.errors import HotloopError
 if TYPE_CHECKING:
     from hotloop.report.view import Report
 
-PIPE_WIDTH = 110
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
@@ -61,16 +59,10 @@ def _top(value: str) -> int:
 
 
 def _print(report: Report) -> None:
-    from rich.console import Console
-
+    from hotloop.cli.output import print_rich
     from hotloop.report import terminal
 
-    # Into a pipe, rich would assume 80 columns, too few for a call tree.
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False, emoji=False)
-    # Captured first: rich ends the program by itself when a pipe breaks.
-    with console.capture() as captured:
-        terminal.show(report, console)
-    sys.stdout.write(captured.get())
+    print_rich(*terminal.render(report), most_width=terminal.MAX_WIDTH)
 
 
 def _write(path: Path, write: Callable[[Path], None]) -> None:

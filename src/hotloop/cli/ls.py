@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,6 @@ if TYPE_CHECKING:
     from hotloop.trace.runs import RunInfo
 
 SCHEMA = 1
-PIPE_WIDTH = 110
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,10 +65,10 @@ def _measured(each: RunInfo) -> tuple[float | None, float | None]:
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    from hotloop.cli.output import print_rich
     from hotloop.report import words
     from hotloop.report.terminal import STATE_STYLES
 
@@ -88,8 +86,5 @@ def _print(rows: list[dict[str, Any]]) -> None:
             words.rate(row["env_steps_per_s"]) if row["env_steps_per_s"] else "-",
             words.size(row["size_bytes"]),
         )
-    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH, highlight=False)
-    with console.capture() as captured:
-        console.print(table)
     whole = sum(row["size_bytes"] for row in rows)
-    print(captured.get() + f"{len(rows)} run{'s' if len(rows) > 1 else ''}, {words.size(whole)}")
+    print_rich(table, f"{len(rows)} run{'s' if len(rows) > 1 else ''}, {words.size(whole)}")

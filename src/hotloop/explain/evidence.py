@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hotloop.explain.finding import Residual, clamped
-from hotloop.explain.loop import SYNCS, Atom, Loop
-from hotloop.trace.model import Frame, Node
+from hotloop.explain.loop import Atom, Loop
+from hotloop.trace.model import Frame
 
 Function = tuple[str, str]
 """File and name of a function."""
@@ -94,11 +94,6 @@ def left_over(atoms: Iterable[Atom], mid_ns: float, low_ns: float, high_ns: floa
     """Make a residual from the time that the fixed code is expected to take instead."""
     whole = max(total_ns(atoms), 1.0)
     return clamped(mid_ns / whole, low_ns / whole, high_ns / whole)
-
-
-def host_syncs(nodes: Iterable[Node]) -> int:
-    """Return how many values were fetched from tensors in these nodes themselves."""
-    return sum(node.counts.get(name, 0) for node in nodes for name in SYNCS)
 
 
 def copy_speed(loop: Loop) -> float:

@@ -86,8 +86,7 @@ class Account:
         self.window["calls"] += np.bincount(node, minlength=size)
         np.minimum.at(self.min_ns, node, duration)
         np.maximum.at(self.max_ns, node, duration)
-        flat = np.bincount(node * BUCKETS + bucket_of(duration), minlength=size * BUCKETS)
-        self.histogram += flat.reshape(size, BUCKETS).astype(np.int32)
+        np.add.at(self.histogram.reshape(-1), node * BUCKETS + bucket_of(duration), 1)
 
     def _place_sightings(self, done: Folded, until_ns: int) -> None:
         """Find the node in which each stack was seen, and each growth of memory."""
@@ -135,7 +134,7 @@ class Account:
     def totals_rows(self) -> list[dict[str, Any]]:
         """What is known of whole calls so far, one row a node."""
         rows = []
-        for node in np.flatnonzero((self.max_ns > 0) | np.isin(np.arange(len(self.max_ns)), list(self.grown))):
+        for node in sorted({*np.flatnonzero(self.max_ns).tolist(), *self.grown}):
             grown, peak, gpu = self.grown.get(int(node), (0, 0, 0))
             buckets = np.flatnonzero(self.histogram[node])
             rows.append(

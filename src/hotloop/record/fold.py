@@ -283,8 +283,11 @@ class _Shape:
         carried = np.array([EDGE])
         if (depth := int(self.segment.level[begin[here.start]]) - 2) < len(self.opened):
             carried = np.array([self.opened[depth].last_child])
-        before = np.where(first, np.where(parent == above.start, carried, EDGE), np.roll(variant, 1))
-        since = np.where(first, begin[parent], np.roll(end[here], 1))
+        # The sibling before; where there is none, what the container's last segment ended with.
+        before = np.concatenate([carried, variant[:-1]])
+        before[first] = np.where(parent[first] == above.start, carried, EDGE)
+        since = np.concatenate([end[here][:1], end[here][:-1]])
+        since[first] = begin[parent[first]]
         gap = at[begin[here]] - at[since]
         wanted = self.codes.container[self.segment.code[begin[parent]]]
         self._gaps(wanted, (self.node[parent], before, variant), since, gap)
@@ -371,7 +374,7 @@ class _Shape:
         found = []
         for depth, span in enumerate(cut.tolist()):
             children = np.flatnonzero(self.parent[1:] == span) + 1
-            ended = children[~np.isin(children, cut)]
+            ended = children[segment.end[children] < len(segment.at) - segment.after]
             if len(ended):
                 last_child = int(self.variant[ended[-1]])
             elif depth < len(self.opened) and self.opened[depth].node == self.node[span] and span == self._first_of_level(depth + 1):

@@ -1,6 +1,6 @@
 """What recording costs, measured in the run itself, and kept within a budget.
 
-Time is cut into blocks of 100 ms. In some of them the fine spans are switched off (they are still counted).
+Time is cut into blocks of 200 ms. In some of them the fine spans are switched off (they are still counted).
 How much work a block got done, by those counts, against how many spans it timed, gives the cost of a span in
 place, by least squares: `T_b = sum_s n_bs w_s + c R_b`. Until that is precise, a tight loop's cost times the
 factor by which caches make it dearer between real operations stands in, weighed by the two variances.
@@ -19,7 +19,7 @@ from hotloop import spans
 from hotloop.clock import now_ns
 from hotloop.spans import Span
 
-BLOCK_NS = 100_000_000
+BLOCK_NS = 200_000_000
 LONG_NS = 20_000_000
 """Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""
 RARE_PER_S = 20
@@ -27,7 +27,11 @@ IN_PLACE = 3.0
 """A span between torch operations costs about so many times that of a tight loop (measured: 1.5 to 6)."""
 IN_PLACE_SPREAD = 1.5
 MAX_THINNING = 6
-DENSE_BLOCKS = 200
+SPANS_PART = 0.7
+"""Part of the budget that spans may take; the rest is the background thread's."""
+DENSE_BLOCKS = 300
+EVERY_DENSE, EVERY_SPARSE = 6, 30
+"""One block in so many has its fine spans switched off: in the first minute, and later."""
 COLUMNS = 8
 
 
@@ -98,12 +102,13 @@ class Governor:
         self.budget = budget
         self.tight_ns, self.wrap_ns = tight_loop_ns()
         self.cost = Cost(IN_PLACE * self.tight_ns, IN_PLACE_SPREAD * self.tight_ns)
-        self.blocks: deque[Block] = deque(maxlen=600)
+        self.blocks: deque[Block] = deque(maxlen=1000)
         self.index = 0
         self.dark = False
         self.thinning: dict[int, int] = {}
         self._fine: set[int] = set()
         self._closing: set[int] = set()
+        self._off: set[int] = set()
         self._tallied: dict[int, int] = {}
 
     def counted(self, every: list[Span]) -> Counter[int]:
@@ -119,24 +124,28 @@ class Governor:
         """Keep what a block got done."""
         self.blocks.append(Block(length_ns, timed + counted, sum(timed.values())))
 
-    def open_block(self, every: list[Span]) -> None:
-        """Choose which spans are timed in the next block."""
+    def open_block(self, every: list[Span]) -> bool:
+        """Choose which spans are timed in the next block; say whether that changed."""
         self.index += 1
         dense = len(self.blocks) < DENSE_BLOCKS
-        calibrate = self.index % (4 if dense else 20) == 3
+        calibrate = self.index % (EVERY_DENSE if dense else EVERY_SPARSE) == 3
         off: set[int] = set()
         for code in self._fine:
             thin = self.thinning.get(code, 0)
             if calibrate or (thin and self.index % (1 << thin)):
                 off.add(code)
+        changed, self._off = off != self._off, off
+        if not changed:
+            return False
         self.dark = bool(off)
         for each in every:
             if each.code not in off:
                 spans.make_live(each)
-            elif each.code not in self._closing and type(each).__name__ == "_Live":
+            elif spans.is_live(each):
                 spans.make_closing(each)
                 self._closing.add(each.code)
         self._closing &= off
+        return True
 
     def settle(self, open_codes: set[int], every: list[Span]) -> None:
         """Stop waiting for the ends of spans that have ended since they were switched off."""
@@ -144,26 +153,25 @@ class Governor:
             spans.make_counted(every[code - 1])
         self._closing &= open_codes
 
-    def learn(self, rates: Counter[int], mean_ns: dict[int, float], background: float) -> None:
+    def learn(self, rates: Counter[int], mean_ns: dict[int, float]) -> None:
         """Once a second: estimate the cost, and thin what is too fine for the budget.
 
         Args:
             rates: Calls a second by code.
             mean_ns: Mean duration by code.
-            background: Share of a core taken by the recorder's own thread.
         """
         self._fine = {
             code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS
         }
         self.cost = estimate(list(self.blocks), self.tight_ns)
         share = {code: rates[code] * self.cost.ns / 1e9 / (1 << self.thinning.get(code, 0)) for code in rates}
-        total = sum(share.values()) + min(background, self.budget / 2)
+        total = sum(share.values())
         for code in sorted(self._fine, key=lambda each: -share[each]):
             thin = self.thinning.get(code, 0)
-            if total > self.budget and thin < MAX_THINNING:
+            if total > self.budget * SPANS_PART and thin < MAX_THINNING:
                 self.thinning[code] = thin + 1
                 total -= share[code] / 2
-            elif thin and total + share[code] < self.budget / 2:
+            elif thin and total + share[code] < self.budget * SPANS_PART / 2:
                 self.thinning[code] = thin - 1
                 total += share[code]
 
@@ -198,8 +206,9 @@ def _least_squares(work: np.ndarray, length: np.ndarray) -> Cost | None:
         a, y = work[kept], length[kept]
         if len(a) < a.shape[1] + 10 or not 0.02 < np.mean(a[:, -1] > 0) < 0.98:
             return None
-        # Codes that always go together make the matrix singular; the pseudo-inverse shares their weight.
-        inverse = np.linalg.pinv(a.T @ a, rcond=1e-10)
+        # Codes that always go together make the matrix singular; a trace of ridge shares their weight.
+        squares = a.T @ a
+        inverse = np.linalg.inv(squares + 1e-9 * np.trace(squares) * np.eye(len(squares)))
         fit = inverse @ (a.T @ y)
         residual = length - work @ fit
         scale = 1.4826 * np.median(np.abs(residual[kept] - np.median(residual[kept])))

@@ -23,7 +23,7 @@ from hotloop import spans
 from hotloop.clock import now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account
 from hotloop.record.fold import Ints, codes_of
-from hotloop.record.governor import BLOCK_NS, Governor
+from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
 from hotloop.record.memory import MemoryReader, page_faults
 from hotloop.record.naming import node_entries
 from hotloop.record.options import RecordOptions
@@ -34,6 +34,7 @@ from hotloop.trace.store import ProcessFiles, write_json
 SECOND_NS = 1_000_000_000
 SETTLE_NS = 30_000_000
 MEMORY_EVERY = 5
+TOTALS_EVERY_NS = 5 * SECOND_NS
 FOLD_AT = 20_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
 WINDOWS_BEFORE_DOUBLING = 600
@@ -75,7 +76,9 @@ class Recorder:
         self._window, self._window_ns = 0, round(self.options.window_s * SECOND_NS)
         self._windows_at_length = 0
         self._last_look = self._block_start = self._second_start = begin
-        self._settle_at = 0
+        self._settle_at = self._totals_at = 0
+        self._tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
+        self._asked_tick_ns = self._tick_ns
         self._background_ns = 0
         self._rates: Counter[int] = Counter()
         self._timed: Counter[int] = Counter()
@@ -122,12 +125,11 @@ class Recorder:
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
-        tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
         due = now_ns()
         ticks = 0
         try:
             while not self._stopping:
-                due = max(due + tick_ns, now_ns())
+                due = max(due + self._tick_ns, now_ns())
                 # A bare lock, because the hooks time threading.Event and time.sleep.
                 self._wake.acquire(timeout=max(due - now_ns(), 0) / 1e9)
                 if self._stopping:
@@ -225,10 +227,10 @@ class Recorder:
         self._governor.close_block(at - self._block_start, began + self._since_drain, counted)
         self._since_drain: Counter[int] = Counter()
         self._block_start = at
-        self._governor.open_block(every)
-        if was_dark != self._governor.dark or any(a.pending_events > FOLD_AT for a in self.accounts):
+        changed = self._governor.open_block(every)
+        if changed or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark or bool(self._settle_at))
-        if was_dark or self._governor.dark:
+        if changed:
             self._settle_at = at + SETTLE_NS
 
     _since_drain: Counter[int] = Counter()
@@ -288,7 +290,8 @@ class Recorder:
         elapsed = max(at - self._second_start, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
-        self._governor.learn(rates, self._mean_ns(), (cpu - self._background_ns) / elapsed)
+        self._governor.learn(rates, self._mean_ns())
+        self._pace((cpu - self._background_ns) / elapsed)
         self._background_ns = cpu
         self._rates = Counter()
         self._second_start = at
@@ -300,11 +303,22 @@ class Recorder:
             self._end_window(at)
         else:
             self._write_window(at, self._replace_tail)
-        self._write_totals()
+        if last or at >= self._totals_at:
+            self._write_totals()
+            self._totals_at = at + TOTALS_EVERY_NS
         self._write_state(at, "finished" if last else "running")
         if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
             spans.hush()
             self._stopping = True
+
+    def _pace(self, background: float) -> None:
+        """Look less often when this thread takes more than its part of the budget."""
+        allowed = self.options.budget * (1 - SPANS_PART)
+        slowest = SECOND_NS // 20
+        if background > 2 * allowed and self._tick_ns < slowest:
+            self._tick_ns = min(self._tick_ns * 2, slowest)
+        elif background < allowed and self._tick_ns > self._asked_tick_ns:
+            self._tick_ns //= 2
 
     def _mean_ns(self) -> dict[int, float]:
         total: Counter[int] = Counter()
@@ -375,7 +389,7 @@ class Recorder:
     def _marks(self) -> dict[str, int]:
         minor, major = page_faults()
         return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
-                "gc_pauses": self._pauses, "gc_pause_ns": self._paused_ns}  # fmt: skip
+                "gc_pauses": self._pauses, "gc_pause_ns": self._paused_ns, "background_ns": self._background_ns}  # fmt: skip
 
     def _write_names(self) -> None:
         every, counters = spans.known_spans(), list(spans.known_counters().items())

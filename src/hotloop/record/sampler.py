@@ -37,42 +37,49 @@ class StackBook:
     """Numbers for frames and stacks, and the names still to be written down."""
 
     def __init__(self) -> None:
-        self._frames: dict[tuple[CodeType, int], int] = {}
+        self._frames: dict[tuple[int, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
-        self._skip: dict[CodeType, bool] = {}
         self._own: dict[str, bool] = {}
+        # Code objects are known by their address, because hashing one hashes all that it holds; kept alive,
+        # so that the address is not given to another.
+        self._kept: list[CodeType] = []
         self.fresh: list[dict[str, Any]] = []
 
     def number(self, frame: FrameType | None) -> int:
         """Return the number of a stack, given its innermost frame. hotloop's own frames are left out."""
         frames: list[int] = []
-        known, skip = self._frames, self._skip
-        while frame is not None and len(frames) < MAX_DEPTH:
-            code = frame.f_code
-            if code not in skip:
-                skip[code] = code.co_filename.startswith(_PACKAGE)
-            if not skip[code]:
-                key = (code, frame.f_lasti)
-                found = known.get(key)
-                frames.append(self._number_frame(key, frame) if found is None else found)
+        known = self._frames
+        depth = 0
+        while frame is not None and depth < MAX_DEPTH:
+            key = (id(frame.f_code), frame.f_lasti)
+            found = known.get(key)
+            if found is None:
+                found = self._number_frame(key, frame)
+            if found >= 0:
+                frames.append(found)
             frame = frame.f_back
+            depth += 1
         stack = tuple(frames)
-        found = self._stacks.get(stack)
-        if found is None:
+        number = self._stacks.get(stack)
+        if number is None:
             if len(self._stacks) >= MAX_STACKS:
                 return -1
-            found = self._stacks[stack] = len(self._stacks)
-            self.fresh.append({"is": "stack", "id": found, "frames": stack})
-        return found
+            number = self._stacks[stack] = len(self._stacks)
+            self.fresh.append({"is": "stack", "id": number, "frames": stack})
+        return number
 
-    def _number_frame(self, key: tuple[CodeType, int], frame: FrameType) -> int:
-        code, line = key[0], frame.f_lineno or key[0].co_firstlineno
-        file = code.co_filename
+    def _number_frame(self, key: tuple[int, int], frame: FrameType) -> int:
+        code, file = frame.f_code, frame.f_code.co_filename
+        self._kept.append(code)
+        if file.startswith(_PACKAGE):
+            self._frames[key] = -1
+            return -1
         if file not in self._own:
             self._own[file] = is_own(file)
-        number = self._frames[key] = len(self._frames)
+        own, line = self._own[file], frame.f_lineno or code.co_firstlineno
+        number = self._frames[key] = len(self._kept)
         self.fresh.append(
             {"is": "frame", "id": number, "function": code.co_qualname, "file": file, "line": line,
-             "text": linecache.getline(file, line).strip()[:200], "own": self._own[file]}
+             "text": linecache.getline(file, line).strip()[:200] if own else "", "own": own}
         )  # fmt: skip
         return number

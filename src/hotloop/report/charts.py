@@ -101,7 +101,9 @@ def _self_time(axes: Axes, report: Report) -> None:
         return _nothing(axes, "no spans")
     values = [row.self_s for row in rows]
     axes.barh(range(len(rows)), values, color=[colour(row.phase) for row in rows], height=0.72)
-    notes = [f"{words.seconds(row.self_s)}  {words.count(row.calls)}×" for row in rows]
+    notes = [
+        words.seconds(row.self_s) + (f"  {words.count(row.calls)}×" if row.calls else "") for row in rows
+    ]
     _name_bars(axes, [_short(row.name) for row in rows], notes, values)
     axes.set_xlim(0, max(values) * 1.3)
     axes.set_xlabel("seconds", fontsize=8.5, color=INK)
@@ -135,13 +137,16 @@ def _phases_over_time(axes: Axes, trace: Trace) -> None:
     _dress(axes, "Phases over time", "y")
     windows = trace.main.windows
     inside = windows.in_loop
-    seconds = (windows.end_ns[inside] - trace.loop_start_ns) / 1e9
+    ends = windows.end_ns[inside]
     phases = [(phase, ns[inside]) for phase, ns in windows.phase_self_ns.items() if ns[inside].any()]
-    if len(seconds) < 2 or not phases:
+    if len(ends) < 2 or not phases:
         return _nothing(axes, "fewer than two windows")
     phases.sort(key=lambda item: -int(item[1].sum()))
-    length = np.maximum((windows.end_ns - windows.start_ns)[inside], 1)
-    layers = [ns / length * 100 for _, ns in phases]
+    # Shares of what was measured: what recording cost is taken off already, so windows are not quite full.
+    measured = np.maximum(np.sum([ns for _, ns in phases], axis=0), 1)
+    # Steps are drawn towards the left, so the first window needs its begin.
+    layers = [np.concatenate([ns[:1] / measured[:1], ns / measured]) * 100 for _, ns in phases]
+    seconds = (np.concatenate([windows.start_ns[inside][:1], ends]) - trace.loop_start_ns) / 1e9
     axes.stackplot(
         seconds,
         layers,
@@ -151,7 +156,7 @@ def _phases_over_time(axes: Axes, trace: Trace) -> None:
     )
     axes.set_xlim(seconds[0], seconds[-1])
     axes.set_ylim(0, 100)
-    axes.set_ylabel("% of the window", fontsize=8.5, color=INK)
+    axes.set_ylabel("% of the time", fontsize=8.5, color=INK)
     axes.set_xlabel("seconds", fontsize=8.5, color=INK)
     axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)
 

@@ -6,6 +6,7 @@ The findings come last, so that they stand next to the prompt. Names from the us
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -150,7 +151,7 @@ def _phase_table(rows: tuple[PhaseRow, ...]) -> RenderableType:
     for name in sorted(groups, key=lambda name: (-shares[name], GROUP_ORDER.index(name))):
         label = f"{name} {words.percent(shares[name])}"
         for row in (row for row in rows if row.group == name):
-            calls = f"{words.count(row.calls)} calls" if row.calls else ""
+            calls = f"{words.count(row.calls)} call{'s' if row.calls > 1 else ''}" if row.calls else ""
             time = words.seconds(row.self_s)
             bar = Text(_bar(row.share, widest), colour(row.phase))
             table.add_row(label, row.phase, words.percent(row.share), time, Text(calls, "dim"), bar)
@@ -237,10 +238,19 @@ def _finding(number: int, finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [gain]
     if finding.file:
         line = f":{finding.line}" if finding.line else ""
-        parts.append(Text.assemble(("at ", "dim"), (f"{finding.file}{line}", "cyan")))
-    parts += [Text.assemble(("· ", "dim"), each) for each in finding.evidence]
+        parts.append(Text.assemble(("at ", "dim"), (f"{_near(finding.file)}{line}", "cyan")))
+    evidence = Table.grid(padding=(0, 1))
+    for each in finding.evidence:
+        evidence.add_row(Text("·", "dim"), Text(each))
+    parts.append(evidence)
     parts.append(Padding(_advice(finding.advice), (0, 0, 0, 2)))
     return Group(head, Padding(Group(*parts), (0, 0, 1, 3)))
+
+
+def _near(file: str) -> str:
+    """Return a path below the current directory as seen from it, which terminals let one click on."""
+    here = os.getcwd() + os.sep
+    return file.removeprefix(here)
 
 
 def _advice(advice: str) -> RenderableType:

@@ -74,7 +74,7 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
         name=parts.state.get("process", "MainProcess"), main=parts.process["main"],
         start_ns=int(memory["start_ns"].min(initial=start_ns)), end_ns=int(memory["end_ns"].max(initial=start_ns)),
         threads=tuple(threads), windows=_windows(parts, names, memory, in_loop, threads), memory=_memory(memory),
-        overhead=_overhead(parts, tables, span_ns, taken, int((memory["end_ns"] - memory["start_ns"])[in_loop].sum())),
+        overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, span_ns, taken),
         counts=counts, state=state, warnings=tuple(parts.state.get("warnings", ())),
     )  # fmt: skip
 
@@ -269,12 +269,12 @@ def _memory(memory: Table) -> Memory:
     return Memory(memory["end_ns"], memory["rss_bytes"], memory["gpu_bytes"], memory["gpu_busy_percent"])
 
 
-def _overhead(parts: ProcessParts, tables: dict[str, Table], span_ns: float, taken: float, wall_ns: int) -> Overhead:
+def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) -> Overhead:
     error = float(parts.state.get("span_error_ns", 0.0))
     counters = COUNTER_COST * span_ns * int(parts.state.get("counter_events", 0))
-    background = int(parts.state.get("background_cpu_ns", 0))
+    background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
     timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
-    share = (taken + counters + background) / wall_ns if wall_ns else 0.0
+    share = (taken + counters + background) / wall if wall else 0.0
     return Overhead(
         span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share
     )

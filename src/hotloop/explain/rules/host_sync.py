@@ -10,7 +10,6 @@ from hotloop.explain.evidence import (
     HOST_SYNC,
     duration,
     grow,
-    host_syncs,
     hottest,
     indices,
     matching,
@@ -35,7 +34,7 @@ Keep values as tensors, work on all of them at once, and fetch them once in many
 def find(loop: Loop) -> list[Cause]:
     """Find many fetched values an update, and the time on the lines that fetch them."""
     elsewhere = ENVIRONMENT | {Phase.STORE, Phase.ACT}
-    fetched = host_syncs(node for node in loop.thread.nodes if node.phase not in elsewhere)
+    fetched = loop.host_syncs(lambda node: node.phase not in elsewhere)
     if not loop.updates or fetched / loop.updates < MOST_PER_UPDATE:
         return []
     pool = loop.where(lambda atom: atom.own is not None and atom.node.phase not in elsewhere)

@@ -11,7 +11,6 @@ import re
 from hotloop.explain.evidence import (
     HOST_SYNC,
     grow,
-    host_syncs,
     hottest,
     indices,
     left_over,
@@ -42,7 +41,7 @@ def find(loop: Loop) -> list[Cause]:
         return []
     storing = [node for node in loop.thread.nodes if node.phase is Phase.STORE]
     pushes = sum(node.calls for node in storing if node.kind == "span") / loop.vector_steps
-    syncs = host_syncs(n for n in loop.thread.nodes if n.phase not in LEARNING) / loop.vector_steps
+    syncs = loop.host_syncs(lambda node: node.phase not in LEARNING) / loop.vector_steps
     if max(pushes, syncs) < 0.5 * loop.num_envs:
         return []
     elsewhere = LEARNING | ENVIRONMENT | {Phase.ACT, Phase.LOG, Phase.EVALUATE}

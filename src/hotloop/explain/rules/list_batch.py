@@ -26,8 +26,10 @@ from hotloop.spans import Phase
 
 FROM_LIST = re.compile(
     r"\b(np|numpy)\.(array|asarray|stack|vstack|concatenate)\("
-    r"|\btorch\.(FloatTensor|LongTensor|BoolTensor|ByteTensor|Tensor|tensor|stack|cat|vstack)\("
+    r"|\btorch\.(FloatTensor|LongTensor|BoolTensor|ByteTensor|Tensor|tensor)\("
 )
+OF_TENSORS = re.compile(r"\btorch\.(stack|cat|vstack)\(")
+"""Ordinary in a network or a loss; a batch is built from a list only where it is sampled."""
 UNZIP = re.compile(r"\bzip\(\*|\brandom\.(sample|choices?)\(")
 SUBSCRIPT = re.compile(r"[\w\)\]]\[")
 ELSEWHERE = ENVIRONMENT | {Phase.ACT, Phase.STORE, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT, Phase.WAIT}
@@ -41,15 +43,22 @@ Keep transitions in preallocated arrays and gather a batch by index:
     obs = torch.from_numpy(self.obs[i]).float().div_(255)  # one gather, one conversion"""
 
 
-def builds_from_list(text: str) -> bool:
+def builds_from_list(text: str, sampling: bool) -> bool:
     """Say whether a line turns a list of arrays into one array: no index into a whole array in it."""
-    return bool(FROM_LIST.search(text)) and (not SUBSCRIPT.search(text) or " for " in text)
+    builds = FROM_LIST.search(text) or (sampling and OF_TENSORS.search(text))
+    return bool(builds) and (not SUBSCRIPT.search(text) or " for " in text)
 
 
 def find(loop: Loop) -> list[Cause]:
-    """Find batches built from lists, while learning."""
-    pool = loop.where(lambda atom: atom.own is not None and atom.node.phase not in ELSEWHERE)
-    seeds = [atom for atom in pool if builds_from_list(own_text(atom))]
+    """Find batches built from lists: in replay, or between the spans of an update, not inside of networks."""
+    pool = loop.where(
+        lambda atom: (
+            atom.own is not None
+            and atom.node.phase not in ELSEWHERE
+            and (atom.node.kind != "span" or Phase.SAMPLE in loop.phases(atom.node))
+        )
+    )
+    seeds = [a for a in pool if builds_from_list(own_text(a), Phase.SAMPLE in loop.phases(a.node))]
     if not seeds:
         return []
     seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]

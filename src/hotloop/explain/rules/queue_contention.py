@@ -7,12 +7,13 @@ meanwhile. Fragments in shared memory cost one copy and no lock.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from hotloop.explain.evidence import duration, hottest, indices, percent, times, total_ns
-from hotloop.explain.finding import Cause, clamped
+from hotloop.explain.finding import Cause, Residual, clamped
 from hotloop.explain.loop import Atom, Loop
 from hotloop.spans import Phase
-from hotloop.trace.model import Thread
+from hotloop.trace.model import Process, Sample, Thread
 
 QUEUES = re.compile(
     r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$"
@@ -29,6 +30,15 @@ Let each collector write whole fragments into its own stripe of shared memory, a
 Nothing is pickled on the way, and nobody holds a lock while copying."""
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """CPU time of a process over the loop, and the part of it that goes into queues."""
+
+    name: str
+    cpu_ns: float
+    queue_ns: float
+
+
 def find(loop: Loop) -> list[Cause]:
     """Find time in queues and their pickling, where they carry about one item an environment step."""
     claimed = loop.where(_queues)
@@ -36,18 +46,24 @@ def find(loop: Loop) -> list[Cause]:
     per_step = calls / max(loop.env_steps, 1)
     if not claimed or per_step < LEAST_PER_STEP:
         return []
+    works = [_work(process) for process in loop.trace.processes]
     waiting = 1.0 - sum(atom.cpu_ns for atom in claimed) / max(total_ns(claimed), 1.0)
+    elsewhere = [
+        f"{work.name}: {percent(work.queue_ns / work.cpu_ns)} of its processor time goes into queues"
+        for work in works[1:]
+        if work.cpu_ns and work.queue_ns > 0.05 * work.cpu_ns
+    ]
     return [
         Cause(
             rule="queue_contention",
             title="Experience passes one item at a time through a locked, pickling queue.",
             atoms=indices(claimed),
-            residual=clamped(0.3, 0.1, 0.6),
+            residual=_residual(loop, works, total_ns(claimed)),
             evidence=(
                 f"{times(per_step)} queue calls an environment step, "
                 f"{duration(total_ns(claimed) / max(calls, 1))} each",
                 f"{percent(waiting)} of that time is waiting, the rest pickling and copying",
-                *_elsewhere(loop),
+                *elsewhere[:3],
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
@@ -55,27 +71,37 @@ def find(loop: Loop) -> list[Cause]:
     ]
 
 
+def _residual(loop: Loop, works: list[Work], claimed_ns: float) -> Residual:
+    """Predict what remains of the time in queues once nothing is pickled.
+
+    Without queues, the run is as long as its busiest process computes, and as long as the cores need for
+    the work of all of them; what exceeds the learner's own work is still spent waiting.
+    """
+    own_ns = loop.wall_ns - claimed_ns
+    left = [max(work.cpu_ns - work.queue_ns, 0.0) for work in works]
+    cores = int(loop.machine.get("cores") or 1)
+    needed_ns = max(own_ns, max(left[1:], default=0.0), sum(left) / cores)
+    wait = max(needed_ns - own_ns, 0.0) / max(claimed_ns, 1.0)
+    return clamped(wait + 0.03, 0.6 * wait, 1.4 * wait + 0.1)
+
+
 def _queues(atom: Atom) -> bool:
     if atom.node.phase is Phase.WAIT and NAMES.search(atom.node.name):
         return True
-    return any(QUEUES.search(frame.file) for frame in atom.stack)
+    return _in_queue(atom.stack)
 
 
-def _elsewhere(loop: Loop) -> list[str]:
-    """Say how much time the other threads and processes spend in queues."""
-    told: list[str] = []
-    for process in loop.trace.processes:
-        for thread in process.threads:
-            share = _queue_share(thread)
-            if thread is not loop.thread and share > 0.05:
-                told.append(f"{process.name}, thread {thread.name}: {percent(share)} of its time in queues")
-    return told[:3]
+def _in_queue(stack: tuple) -> bool:
+    return any(QUEUES.search(frame.file) for frame in stack)
 
 
-def _queue_share(thread: Thread) -> float:
-    inside = sum(
-        sample.cpu_ns if not thread.main else sample.wall_ns
-        for sample in thread.samples
-        if any(QUEUES.search(frame.file) for frame in sample.stack)
-    )
-    return inside / thread.wall_ns if thread.wall_ns else 0.0
+def _work(process: Process) -> Work:
+    cpu_ns = max(float(process.counts.get("cpu_ns", 0)), sum(float(t.cpu_ns) for t in process.threads))
+    return Work(process.name, cpu_ns, sum(_queue_cpu_ns(thread) for thread in process.threads))
+
+
+def _queue_cpu_ns(thread: Thread) -> float:
+    def inside(sample: Sample) -> bool:
+        return NAMES.search(thread.by_id[sample.node].name) is not None or _in_queue(sample.stack)
+
+    return float(sum(sample.cpu_ns for sample in thread.samples if inside(sample)))

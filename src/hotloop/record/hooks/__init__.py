@@ -10,7 +10,7 @@ import sys
 import types
 from collections.abc import Callable
 
-from hotloop.record.hooks import envs, replay, sb3, torch_hooks, travelling, waits, writers
+from hotloop.record.hooks import envs, flops, replay, sb3, torch_hooks, travelling, waits, writers
 from hotloop.record.hooks.patching import ImportWatch, Patches, Subject, rebind, watch_classes
 
 Uninstall = Callable[[], None]
@@ -54,7 +54,7 @@ def _install() -> Uninstall:
                 patches.attempt(module.__name__, work, module, patches)
 
     subjects: tuple[Subject, ...] = (
-        *(each.SUBJECT for each in (envs, torch_hooks, replay, sb3, waits, writers)),
+        *(each.SUBJECT for each in (envs, torch_hooks, flops, replay, sb3, waits, writers)),
         travelling.subject(look_at_class),
     )
     watch = ImportWatch({name for subject in subjects for name in subject.on_import}, look_at_module)

@@ -15,14 +15,18 @@ from typing import Any
 
 import numpy as np
 
+from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark
-from hotloop.record.hooks import wrappers
 from hotloop.spans import Phase, count, recording
 
-_BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
+_BASES = frozenset(
+    {"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"}
+)
 _PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
-_NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
+_NOT_ENVS = frozenset(
+    {"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"}
+)
 """What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
 _RENDER = re.compile(r"render|draw")
 _OBSERVE = re.compile(
@@ -92,19 +96,19 @@ def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling() or (each := spans[type(self)]) is None:
             return fn(self, *args, **kwargs)
-        depth = here.steps
-        here.steps = depth + 1
-        here.leaf = True
+        at = here.at
+        depth = at.steps
+        at.steps = depth + 1
+        at.leaf = True
         try:
             with each:
                 out = fn(self, *args, **kwargs)
-                leaf = here.leaf
-                if leaf or not depth:
-                    tally(self, out, leaf, not depth)
+                if at.leaf or not depth:
+                    tally(self, out, at.leaf, not depth)
                 return out
         finally:
-            here.steps = depth
-            here.leaf = False
+            at.steps = depth
+            at.leaf = False
 
     return mark(step, spans)
 
@@ -113,22 +117,22 @@ def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
     """Count what a step was, from what it returned."""
     if not recording():
         return
-    fields = out if isinstance(out, tuple) and len(out) >= 3 else None
-    n = 1 if fields is None else _width(env, fields[1])
+    n = 1
+    if isinstance(out, tuple) and len(out) >= 3:
+        reward = out[1]
+        if not isinstance(reward, (float, int)):
+            n = _width(env, reward)
+        if outermost and (ended := _ended(out)):
+            count("episodes", ended)
     if outermost:
         count("vector_steps")
         count("env_steps", n)
-        ended = 0 if fields is None else _ended(fields)
-        if ended:
-            count("episodes", ended)
     if leaf:
         count("frames", n)
 
 
 def _width(env: Any, reward: Any) -> int:
     """Return how many environments a reward is of."""
-    if isinstance(reward, (float, int)):
-        return 1
     shape = getattr(reward, "shape", None)
     if shape is None:
         return len(reward) if isinstance(reward, (list, tuple)) and reward else 1
@@ -151,7 +155,7 @@ def _ended(fields: tuple[Any, ...]) -> int:
     terminated = fields[2]
     truncated = fields[3] if len(fields) >= 5 else False
     if isinstance(terminated, (bool, np.bool_)):
-        return int(bool(terminated) or truncated is True or bool(truncated))
+        return int(bool(terminated) or bool(truncated))
     if isinstance(terminated, dict):
         return int(bool(terminated) and all(terminated[who] or _of(truncated, who) for who in terminated))
     terminated = _host_array(terminated)
@@ -173,11 +177,12 @@ def _host_array(flags: Any) -> np.ndarray | None:
         return np.asarray(flags)
     if not getattr(flags, "is_cpu", False):
         return None
-    quiet, here.quiet = here.quiet, True
+    at = here.at
+    quiet, at.quiet = at.quiet, True
     try:
         return np.asarray(flags.detach())
     finally:
-        here.quiet = quiet
+        at.quiet = quiet
 
 
 SUBJECT = Subject(on_class=on_class)

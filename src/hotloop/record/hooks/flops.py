@@ -8,12 +8,12 @@ not seen, so the figure is a lower bound.
 from __future__ import annotations
 
 import math
-import sys
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-from hotloop.record.hooks.wrappers import here
+from hotloop.record.hooks.patching import Subject
+from hotloop.record.hooks.wrappers import At
 from hotloop.spans import count
 
 _known: dict[int, tuple[Any, dict[Any, int]]] = {}
@@ -34,14 +34,14 @@ def layer_flops(layer: Any, out: Any) -> int:
     return 2 * math.prod(shape) * layer.in_channels // layer.groups * math.prod(kernel)
 
 
-def note_layer(layer: Any, out: Any) -> Any:
+def note_layer(at: At, layer: Any, out: Any) -> Any:
     """Add a layer's FLOPs to the first call that is being looked at, if one is. Returns `out`."""
-    if here.shapes is not None:
-        here.shapes.append(layer_flops(layer, out))
+    if at.layers is not None:
+        at.layers.append(layer_flops(layer, out))
     return out
 
 
-def flops_of_call(call: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
+def call_counted(at: At, call: Callable[..., Any], module: Any, args: Any, kwargs: Any) -> Any:
     """Make an outermost module call and count its FLOPs."""
     shape = getattr(args[0], "shape", None) if args else None
     entry = _known.get(id(module))
@@ -49,16 +49,31 @@ def flops_of_call(call: Callable[..., Any], module: Any, args: Any, kwargs: Any)
         entry = _known[id(module)] = (weakref.ref(module), {})
     flops = entry[1].get(shape)
     if flops is None:
-        here.shapes = []
+        at.layers = []
         try:
-            out = note_layer(module, call(module, *args, **kwargs))
-            flops = entry[1][shape] = sum(here.shapes)
+            out = note_layer(at, module, call(module, *args, **kwargs))
+            flops = entry[1][shape] = sum(at.layers)
         finally:
-            here.shapes = None
+            at.layers = None
     else:
         out = call(module, *args, **kwargs)
     if flops:
         count("flops", flops)
-        if sys.modules["torch"].is_grad_enabled():
-            here.graph_flops += flops
+        if _grad.enabled():
+            at.graph_flops += flops
     return out
+
+
+class _Grad:
+    enabled: Callable[[], bool] = staticmethod(bool)
+
+
+_grad = _Grad()
+
+
+def on_torch(torch: Any, patches: Any) -> None:
+    """Learn to ask torch whether a backward can follow."""
+    _grad.enabled = torch.is_grad_enabled
+
+
+SUBJECT = Subject(on_import={"torch": on_torch})

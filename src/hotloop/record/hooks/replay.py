@@ -19,7 +19,9 @@ from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, roo
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark, timed_method
 from hotloop.spans import Phase, count, recording
 
-_ADD = re.compile(r"_?(add|push|append|store|remember|put|insert|extend|write|save_transition)(_(batch|all|many|step|transitions?|experiences?|sample|sequence|episode|n))?")
+_ADD = re.compile(
+    r"_?(add|push|append|store|remember|put|insert|extend|write|save_transition)(_(batch|all|many|step|transitions?|experiences?|sample|sequence|episode|n))?"
+)
 _TAKE = re.compile(r"(sample|get_batch|sample_batch|sample_\w+|get_minibatch\w*|minibatch(es)?)")
 _NAMED = re.compile(r"buffer|replay|memory|rollout|storage", re.IGNORECASE)
 _NOT_REPLAY = frozenset({"torch", "builtins", "pandas", "polars", "random"})
@@ -94,8 +96,9 @@ def sampling(fn: Wrapper, spans: SpansByType) -> Wrapper:
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling() or (each := spans[type(self)]) is None:
             return fn(self, *args, **kwargs)
-        depth = here.samples
-        here.samples = depth + 1
+        at = here.at
+        depth = at.samples
+        at.samples = depth + 1
         try:
             with each:
                 out = fn(self, *args, **kwargs)
@@ -103,13 +106,13 @@ def sampling(fn: Wrapper, spans: SpansByType) -> Wrapper:
                     count("replay_bytes", batch_bytes(out))
                 return out
         finally:
-            here.samples = depth
+            at.samples = depth
 
     return mark(sample, spans)
 
 
 def batch_bytes(batch: Any) -> int:
-    """Return the bytes of the arrays in a batch: an array, a collection of arrays, or a list of transitions."""
+    """Return the bytes of the arrays in a batch: an array, a collection of them, or a list of transitions."""
     nbytes = getattr(batch, "nbytes", None)
     if isinstance(nbytes, int):
         return nbytes

@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from hotloop.record.hooks import wrappers
-from hotloop.record.hooks.flops import flops_of_call, note_layer
+from hotloop.record.hooks.flops import call_counted, note_layer
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, span_of, timed_method
 from hotloop.spans import Phase, Span, count, recording
@@ -58,7 +58,9 @@ class Lead:
 
 def on_class(cls: type, patches: Patches) -> None:
     """Time the steps of an optimiser class."""
-    if not any(base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__):
+    if not any(
+        base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__
+    ):
         return
     if cls.__name__ == "Optimizer" and cls.__module__ == "torch.optim.optimizer":
         patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
@@ -87,15 +89,16 @@ def optimising(fn: Wrapper, spans: SpansByType, lead: Lead) -> Wrapper:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling() or (each := spans[type(self)]) is None:
             return fn(self, *args, **kwargs)
-        quiet = here.quiet
-        here.quiet = True
+        at = here.at
+        quiet = at.quiet
+        at.quiet = True
         try:
             with each:
                 if not quiet and lead.stepped(id(self)):
                     count("updates")
                 return fn(self, *args, **kwargs)
         finally:
-            here.quiet = quiet
+            at.quiet = quiet
 
     return mark(step, spans)
 
@@ -117,20 +120,23 @@ def calling(fn: Wrapper) -> Wrapper:
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling():
             return fn(self, *args, **kwargs)
-        level = here.modules
+        at = here.at
+        level = at.modules
         if level >= Depth.modules:
-            if here.shapes is None:
+            if at.layers is None:
                 return fn(self, *args, **kwargs)
-            return note_layer(self, fn(self, *args, **kwargs))
+            return note_layer(at, self, fn(self, *args, **kwargs))
         each = spans[type(self)] or spans[type(self._orig_mod)]
-        here.modules = level + 1
+        at.modules = level + 1
         try:
             with each:  # type: ignore[union-attr]
-                if level or not recording():
-                    return note_layer(self, fn(self, *args, **kwargs))
-                return flops_of_call(fn, self, args, kwargs)
+                if level:
+                    return note_layer(at, self, fn(self, *args, **kwargs))
+                if recording():
+                    return call_counted(at, fn, self, args, kwargs)
+                return fn(self, *args, **kwargs)
         finally:
-            here.modules = level
+            at.modules = level
 
     return mark(__call__)
 
@@ -143,7 +149,8 @@ def going_back(fn: Wrapper, each: Span) -> Wrapper:
         if wrappers.is_compiling():
             return fn(*args, **kwargs)
         with each:
-            flops, here.graph_flops = here.graph_flops, 0
+            at = here.at
+            flops, at.graph_flops = at.graph_flops, 0
             if flops:
                 count("flops", 2 * flops)
             return fn(*args, **kwargs)
@@ -156,7 +163,7 @@ def syncing(fn: Wrapper, counter: str) -> Wrapper:
 
     @functools.wraps(fn)
     def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not wrappers.is_compiling() and not here.quiet:
+        if not wrappers.is_compiling() and not here.at.quiet:
             count(counter)
         return fn(self, *args, **kwargs)
 
@@ -168,7 +175,7 @@ def syncing_device(fn: Wrapper, counter: str, each: Span) -> Wrapper:
 
     @functools.wraps(fn)
     def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or here.quiet:
+        if wrappers.is_compiling() or here.at.quiet:
             return fn(self, *args, **kwargs)
         if self.is_cpu:
             count(counter)
@@ -267,7 +274,10 @@ SUBJECT = Subject(
         "torch": on_torch,
         "torch.utils.data.dataloader": targets(Target("_BaseDataLoaderIter.__next__", Phase.SAMPLE)),
         "safetensors.torch": targets(
-            *(Target(name, Phase.CHECKPOINT) for name in ("save_file", "load_file", "save_model", "load_model"))
+            *(
+                Target(name, Phase.CHECKPOINT)
+                for name in ("save_file", "load_file", "save_model", "load_model")
+            )
         ),
     },
 )

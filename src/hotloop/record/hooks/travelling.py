@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from hotloop.record.hooks import envs, replay, torch_hooks, wrappers
+from hotloop.record.hooks import envs, patching, replay, torch_hooks, waits, wrappers
 from hotloop.record.hooks.patching import Patches, Subject
 from hotloop.record.hooks.wrappers import is_wrapper, mark
 
@@ -61,7 +61,8 @@ def on_jitclass(module: types.ModuleType, patches: Patches) -> None:
 FACTORIES: tuple[types.FunctionType, ...] = (
     wrappers.timed_method, wrappers.timed_function, envs.stepping, replay.adding, replay.sampling,
     torch_hooks.optimising, torch_hooks.calling, torch_hooks.going_back, torch_hooks.syncing,
-    torch_hooks.syncing_device, torch_hooks.moving,
+    torch_hooks.syncing_device, torch_hooks.moving, patching.watch_classes,
+    waits.entering, waits.making_methods,
 )  # type: ignore[assignment]  # fmt: skip
 """All that make wrappers. The wrappers of one factory share its inner code objects."""
 
@@ -76,7 +77,11 @@ def on_eval_frame(module: types.ModuleType, patches: Patches) -> None:
 
 def subject(look: Callable[[type], None]) -> Subject:
     """Return these hooks; `look` hooks a class that came from another process."""
-    homes = ("cloudpickle.cloudpickle", "ray.cloudpickle.cloudpickle", "joblib.externals.cloudpickle.cloudpickle")
+    homes = (
+        "cloudpickle.cloudpickle",
+        "ray.cloudpickle.cloudpickle",
+        "joblib.externals.cloudpickle.cloudpickle",
+    )
     return Subject(
         on_import={
             **dict.fromkeys(homes, on_cloudpickle(look)),

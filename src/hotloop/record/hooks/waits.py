@@ -25,13 +25,15 @@ def on_semaphores(module: types.ModuleType, patches: Patches) -> None:
     for kind in ("Lock", "RLock", "Semaphore", "BoundedSemaphore"):
         span_of(f"{kind}.acquire", Phase.WAIT)
     if not is_wrapper(cls._make_methods):
-        patches.put(cls, "_make_methods", _making_methods(cls._make_methods))
+        patches.put(cls, "_make_methods", making_methods(cls._make_methods))
     if not is_wrapper(cls.__enter__):
-        patches.put(cls, "__enter__", _entering(cls.__enter__))
+        patches.put(cls, "__enter__", entering(cls.__enter__))
     _waits("Condition.wait", "Event.wait")(module, patches)
 
 
-def _making_methods(fn: Any) -> Any:
+def making_methods(fn: Any) -> Any:
+    """Time the `acquire` that is given to each lock made."""
+
     @functools.wraps(fn)
     def make_methods(self: Any) -> None:
         fn(self)
@@ -40,7 +42,9 @@ def _making_methods(fn: Any) -> Any:
     return mark(make_methods)
 
 
-def _entering(fn: Any) -> Any:
+def entering(fn: Any) -> Any:
+    """Time entering a lock's `with`."""
+
     @functools.wraps(fn)
     def enter(self: Any) -> Any:
         with span_of(f"{type(self).__name__}.acquire", Phase.WAIT):

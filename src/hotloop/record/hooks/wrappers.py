@@ -20,23 +20,33 @@ MARK = "__hotloop__"
 Wrapper = Callable[..., Any]
 
 
-class Here(threading.local):
+class At:
     """Where a thread is, as far as hooks need to know."""
 
-    steps = 0
-    """Environment steps open."""
-    leaf = True
-    """Whether the innermost open step has called no other."""
-    modules = 0
-    """Timed module calls open."""
-    samples = 0
-    """Replay samples open."""
-    quiet = False
-    """Whether host syncs are a library's own business and are not counted."""
-    shapes: list[int] | None = None
-    """Where the module calls of a first forward leave their FLOPs, or None."""
-    graph_flops = 0
-    """FLOPs of the forward passes that the next backward will go through."""
+    __slots__ = ("graph_flops", "layers", "leaf", "modules", "quiet", "samples", "steps")
+
+    def __init__(self) -> None:
+        self.steps = 0
+        """Environment steps open."""
+        self.leaf = True
+        """Whether the innermost open step has called no other."""
+        self.modules = 0
+        """Timed module calls open."""
+        self.samples = 0
+        """Replay samples open."""
+        self.quiet = False
+        """Whether host syncs are a library's own business and are not counted."""
+        self.layers: list[int] | None = None
+        """Where the layers of a first forward leave their FLOPs, or None."""
+        self.graph_flops = 0
+        """FLOPs of the forward passes that the next backward will go through."""
+
+
+class Here(threading.local):
+    """Finds the calling thread's place with one lookup, which costs as much as four of an object's fields."""
+
+    def __init__(self) -> None:
+        self.at = At()
 
 
 here = Here()

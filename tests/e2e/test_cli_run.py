@@ -1,0 +1,145 @@
+"""A small script, recorded and explained by subprocess, as a user would: no torch in it, so it is quick."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+HOTLOOP = [sys.executable, "-m", "hotloop.cli.main"]
+SCRIPT = """
+import sys
+import time
+
+from hotloop import count, span
+
+steps, code = int(sys.argv[1]), int(sys.argv[2])
+for step in range(steps):
+    with span("env.step"):
+        time.sleep(0.002)
+    count("env_steps")
+    with span("replay.sample"):
+        [i * i for i in range(20_000)]
+    count("updates")
+    if step % 50 == 49:
+        count("episodes")
+print("arguments:", sys.argv[1:])
+sys.exit(code)
+"""
+
+
+def call(*words: object, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*HOTLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=90)
+    assert done.returncode == expect, f"{words} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
+    return done
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a script and one run of it."""
+    place = tmp_path_factory.mktemp("runs")
+    (place / "train.py").write_text(SCRIPT)
+    done = call("run", "--out", "runs/first", "train.py", 600, 7, "--out", "x", "-m", cwd=place, expect=7)
+    assert "arguments: ['600', '7', '--out', 'x', '-m']" in done.stdout, (
+        "what follows the script is the script's"
+    )
+    assert "hotloop explain runs/first" in done.stderr
+    return place
+
+
+def test_json_of_a_real_run_adds_up(place):
+    content = json.loads(call("explain", "--json", cwd=place).stdout)
+    assert content["run"].endswith("first")
+    assert content["state"] == "finished"
+    assert content["counts"]["env_steps"] == 600
+    assert content["counts"]["updates"] == 600
+    assert content["counts"]["steps_per_episode"] == pytest.approx(50.0)
+    assert sum(row["share"] for row in content["phases"]) == pytest.approx(1.0, abs=1e-6)
+    spans = {row["name"]: row for row in content["spans"]}
+    assert spans["replay.sample"]["phase"] == "sample"
+    assert 0 < spans["replay.sample"]["self_s"] < content["wall_s"]
+    assert content["rates"]["env_steps_per_s"] > 0
+
+
+def test_terminal_and_files_say_the_same(place, tmp_path):
+    files = tmp_path / "o.txt", tmp_path / "c.png", tmp_path / "d.json"
+    done = call(
+        "explain", "first", "--output", files[0], "--charts", files[1], "--detailed", files[2], cwd=place
+    )
+    assert done.stdout == files[0].read_text(encoding="utf-8")
+    assert "replay.sample" in done.stdout
+    assert files[1].read_bytes().startswith(b"\x89PNG")
+    assert {"tree", "hottest_lines", "windows", "schema"} <= set(json.loads(files[2].read_text()))
+    assert done.stderr.count("wrote") == 3
+
+
+def test_a_file_that_cannot_be_written_is_one_line(place):
+    done = call("explain", "--json", "--charts", "nowhere/c.png", cwd=place, expect=2)
+    assert done.stderr.startswith("hotloop: cannot write nowhere/c.png")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_ls_shows_the_rate_of_the_run(place):
+    row = json.loads(call("ls", "--json", cwd=place).stdout)["runs"][0]
+    assert row["name"] == "first"
+    assert row["state"] == "finished"
+    assert row["env_steps_per_s"] > 0
+
+
+def test_a_module_is_recorded_with_summaries_meanwhile(place):
+    done = call("run", "--out", "runs/module", "--summary-every", "1", "-m", "train", 800, 0, cwd=place)
+    assert "arguments: ['800', '0']" in done.stdout
+    assert "env steps/s" in done.stderr
+    assert "sample" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["absent.py"], "absent.py"),
+        (["-m", "absent.module"], "absent.module"),
+        (["--out", "runs/first", "train.py", "1", "0"], "runs/first"),
+        (["."], "directory"),
+    ],
+)
+def test_what_cannot_be_recorded_is_one_line(place, words, told):
+    done = call("run", *words, cwd=place, expect=2)
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+    assert told in done.stderr
+
+
+def test_a_run_that_is_going_and_one_that_was_killed_can_be_explained(place):
+    process = subprocess.Popen([*HOTLOOP, "run", "--out", "runs/long", "train.py", "20000", "0"], cwd=place)
+    try:
+        content = wait_for(place)
+        assert content["state"] == "running"
+        assert content["counts"]["env_steps"] > 0
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    content = json.loads(call("explain", "runs/long", "--json", cwd=place).stdout)
+    assert content["state"] == "killed"
+    assert content["counts"]["env_steps"] > 0
+    assert "was killed" in call("explain", "runs/long", cwd=place).stdout
+
+
+def wait_for(place: Path) -> dict:
+    """Return the report of the long run as soon as it has counted a step."""
+    for _ in range(60):
+        done = subprocess.run(
+            [*HOTLOOP, "explain", "runs/long", "--json"],
+            cwd=place,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        if done.returncode == 0 and json.loads(done.stdout)["counts"]["env_steps"]:
+            return json.loads(done.stdout)
+        assert "Traceback" not in done.stderr, done.stderr
+        time.sleep(0.3)
+    raise AssertionError(done.stderr)
