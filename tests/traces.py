@@ -249,9 +249,7 @@ def _node(each: Place, number: int, parent: int) -> Node:
 def _sample(thread: Thread, each: Seen) -> Sample:
     found = [node.id for node in thread.nodes if thread.path(node) == each.path]
     if not found:
-        raise ValueError(
-            f"no node has the path {each.path}: paths are {[thread.path(n) for n in thread.nodes]}"
-        )
+        raise ValueError(f"no node has the path {each.path}: paths are {[thread.path(n) for n in thread.nodes]}")
     return Sample(
         node=found[0],
         stack=each.stack,

@@ -63,9 +63,7 @@ def test_version_loads_nothing_heavy(tmp_path):
         "import sys; from hotloop.cli.main import main; main(['--version']);"
         "print({'torch', 'numba', 'pyarrow', 'matplotlib', 'rich', 'numpy'} & set(sys.modules))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     version, loaded = done.stdout.splitlines()
     assert version.startswith("hotloop ")
     assert loaded == "set()"

@@ -45,9 +45,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("runs")
     (place / "train.py").write_text(SCRIPT)
     done = call("run", "--out", "runs/first", "train.py", 600, 7, "--out", "x", "-m", cwd=place, expect=7)
-    assert "arguments: ['600', '7', '--out', 'x', '-m']" in done.stdout, (
-        "what follows the script is the script's"
-    )
+    assert "arguments: ['600', '7', '--out', 'x', '-m']" in done.stdout, "what follows the script is the script's"
     assert "hotloop explain runs/first" in done.stderr
     return place
 
@@ -68,9 +66,7 @@ def test_json_of_a_real_run_adds_up(place):
 
 def test_terminal_and_files_say_the_same(place, tmp_path):
     files = tmp_path / "o.txt", tmp_path / "c.png", tmp_path / "d.json"
-    done = call(
-        "explain", "first", "--output", files[0], "--charts", files[1], "--detailed", files[2], cwd=place
-    )
+    done = call("explain", "first", "--output", files[0], "--charts", files[1], "--detailed", files[2], cwd=place)
     assert done.stdout == files[0].read_text(encoding="utf-8")
     assert "replay.sample" in done.stdout
     assert files[1].read_bytes().startswith(b"\x89PNG")

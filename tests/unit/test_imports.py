@@ -13,9 +13,7 @@ HEAVY = ("torch", "numba", "pyarrow", "matplotlib", "scipy", "pandas", "gymnasiu
 
 def modules_after(statement: str) -> set[str]:
     code = f"{statement}\nimport json, sys\nprint(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     return set(json.loads(done.stdout))
 
 

@@ -52,9 +52,7 @@ def test_ordinary_ratios_are_fine(trace):
 def stepping(lines, num_envs=256, self_s=8.0, vector_steps=100, phase=Phase.ENV):
     """A loop of 10 s with `self_s` in the environment's own lines, given as [(function, text), ...]."""
     samples = [
-        seen(
-            "Env.step", [frame(function, "snake.py", 10 + i, text), frame("step", "snake.py", 5, "f()")], each
-        )
+        seen("Env.step", [frame(function, "snake.py", 10 + i, text), frame("step", "snake.py", 5, "f()")], each)
         for each in [self_s / len(lines)]
         for i, (function, text) in enumerate(lines)
     ]

@@ -153,8 +153,6 @@ def test_an_empty_run_has_no_findings():
 
 def test_top_limits_the_findings():
     line = frame("sample", "a.py", 1, "x = np.array(states)")
-    trace = make_trace(
-        [place("B.sample", Phase.SAMPLE, 8.0, 10)], [seen("B.sample", [line], 8.0)], unattributed_s=2.0
-    )
+    trace = make_trace([place("B.sample", Phase.SAMPLE, 8.0, 10)], [seen("B.sample", [line], 8.0)], unattributed_s=2.0)
     assert len(explain(trace)) == 1
     assert explain(trace, top=0) == []

@@ -12,9 +12,7 @@ def rows_by_phase(trace):
 
 
 def test_phase_shares_sum_to_one_and_root_time_is_unattributed():
-    trace = make_trace(
-        [place("env.step", Phase.ENV, 3.0, 10), gap("(a → b)", Phase.STORE, 1.0)], unattributed_s=1.0
-    )
+    trace = make_trace([place("env.step", Phase.ENV, 3.0, 10), gap("(a → b)", Phase.STORE, 1.0)], unattributed_s=1.0)
     rows = summary.phases(trace)
     assert [row.phase for row in rows] == ["env", "store", "unattributed"]
     assert sum(row.share for row in rows) == pytest.approx(1.0)
@@ -58,9 +56,7 @@ def test_a_recursive_span_is_not_counted_twice_in_its_total():
 
 def test_self_times_of_all_spans_and_unattributed_time_are_the_wall_time():
     child = place("b", Phase.ENV, 0.7, 3)
-    trace = make_trace(
-        [place("a", Phase.OTHER, 0.3, 2, [child]), gap("(a → ·)", Phase.LOG, 0.1)], unattributed_s=0.2
-    )
+    trace = make_trace([place("a", Phase.OTHER, 0.3, 2, [child]), gap("(a → ·)", Phase.LOG, 0.1)], unattributed_s=0.2)
     assert sum(row.self_s for row in summary.spans(trace)) + 0.2 == pytest.approx(trace.wall_s)
 
 
@@ -114,9 +110,7 @@ def test_workers_count_where_the_main_process_does_not():
         thread = make_thread([place("env.step", Phase.ENV, 4.0, steps)])
         return make_process([thread], {"env_steps": steps, "updates": 1}, pid=pid, main=False)
 
-    trace = make_trace(
-        [place("learn", self_s=4.0)], counts={"updates": 10}, others=[worker(7, 400), worker(8, 800)]
-    )
+    trace = make_trace([place("learn", self_s=4.0)], counts={"updates": 10}, others=[worker(7, 400), worker(8, 800)])
     assert summary.counts(trace).env_steps == 1200
     assert summary.counts(trace).updates == 10
     assert summary.rates(trace)["env_steps_per_s"].median == pytest.approx(300.0)

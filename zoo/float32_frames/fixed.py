@@ -13,7 +13,8 @@ torch.set_num_threads(1)
 
 BATCH = 256
 CAPACITY = 2000
-WARMUP = CAPACITY
+LEARNING_STARTS = 1000
+WARMUP = LEARNING_STARTS + 20
 
 
 class FrameReplay:
@@ -78,7 +79,7 @@ def main():
         if done:
             replay.begin(env.reset())
         total_steps += 1
-        if total_steps >= CAPACITY - 30:
+        if total_steps >= LEARNING_STARTS:
             agent.update(*replay.sample(BATCH))
     meter.report()
 

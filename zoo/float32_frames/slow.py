@@ -13,7 +13,8 @@ torch.set_num_threads(1)
 
 BATCH = 256
 CAPACITY = 2000
-WARMUP = CAPACITY
+LEARNING_STARTS = 1000
+WARMUP = LEARNING_STARTS + 20
 
 
 class ReplayBuffer:
@@ -70,7 +71,7 @@ def main():
         replay.push(state, action, reward, next_state, done)
         state = np.repeat(env.reset()[None].astype(np.float32) / 255.0, 4, axis=0) if done else next_state
         total_steps += 1
-        if total_steps >= CAPACITY - 30:
+        if total_steps >= LEARNING_STARTS:
             agent.update(*replay.sample(BATCH))
     meter.report()
 

@@ -39,6 +39,10 @@ class CarEnv:
         done = bool(off_road or self.steps >= 500)
         return self._frame(), self.speed - 10.0 * off_road, done
 
+    def random_action(self) -> np.ndarray:
+        """An action drawn evenly, [2] float32."""
+        return self.rng.uniform(-1, 1, 2).astype(np.float32)
+
     def _frame(self) -> np.ndarray:
         top, left = int(self.y), int(self.x) - SIZE // 2
         return self.map[top : top + SIZE, left : left + SIZE].copy()

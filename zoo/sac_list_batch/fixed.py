@@ -15,7 +15,8 @@ torch.set_num_threads(1)
 
 BATCH = 256
 CAPACITY = 2000
-WARMUP = CAPACITY
+LEARNING_STARTS = 1000
+WARMUP = LEARNING_STARTS + 20
 
 
 class FrameReplay:
@@ -83,13 +84,13 @@ def main():
     total_steps = 0
     replay.begin(env.reset())
     while meter.more(1):
-        action = agent.act(replay.state())
+        action = agent.act(replay.state()) if total_steps >= LEARNING_STARTS else env.random_action()
         frame, reward, done = env.step(action)
         replay.push(frame, action, reward, done)
         if done:
             replay.begin(env.reset())
         total_steps += 1
-        if total_steps >= CAPACITY - 30:
+        if total_steps >= LEARNING_STARTS:
             agent.update(*replay.sample(BATCH))
     meter.report()
 

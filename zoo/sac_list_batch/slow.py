@@ -16,7 +16,8 @@ torch.set_num_threads(1)
 
 BATCH = 256
 CAPACITY = 2000
-WARMUP = CAPACITY
+LEARNING_STARTS = 1000
+WARMUP = LEARNING_STARTS + 20
 
 
 class FrameStack:
@@ -68,12 +69,12 @@ def main():
     total_steps = 0
     state = env.reset()
     while meter.more(1):
-        action = agent.act(state)
+        action = agent.act(state) if total_steps >= LEARNING_STARTS else env.env.random_action()
         next_state, reward, done = env.step(action)
         replay.push(state, action, reward, next_state, float(done))
         state = env.reset() if done else next_state
         total_steps += 1
-        if total_steps >= CAPACITY - 30:
+        if total_steps >= LEARNING_STARTS:
             agent.update(*replay.sample(BATCH))
     meter.report()
 

@@ -88,9 +88,7 @@ def _cores(cores: int) -> Check:
             f"threads beyond that are stopped and started: set OMP_NUM_THREADS={max(1, int(quota))}",
         )
     if cores < present:
-        return Check(
-            "cores", "note", value, "this process is pinned to some of the cores (taskset, container)"
-        )
+        return Check("cores", "note", value, "this process is pinned to some of the cores (taskset, container)")
     return Check("cores", "ok", value)
 
 
@@ -161,9 +159,7 @@ def _memory() -> Check:
         pass  # no limit, or no control groups
     value = f"{words.size(free)} free of {words.size(total)}"
     if free < LITTLE_MEMORY_BYTES:
-        return Check(
-            "memory", "note", value, "keep frames as uint8 and the replay small, or end other programs"
-        )
+        return Check("memory", "note", value, "keep frames as uint8 and the replay small, or end other programs")
     return Check("memory", "ok", value)
 
 
@@ -197,9 +193,7 @@ def _disk() -> Check:
     free = shutil.disk_usage(here).free
     value = f"{words.size(free)} free here"
     if not os.access(here, os.W_OK):
-        return Check(
-            "runs", "problem", f"{value}, not writable", "use hotloop run --out in a writable folder"
-        )
+        return Check("runs", "problem", f"{value}, not writable", "use hotloop run --out in a writable folder")
     if free < LITTLE_DISK_BYTES:
         return Check("runs", "note", value, "clear old runs: hotloop prune")
     return Check("runs", "ok", value)
@@ -229,9 +223,7 @@ def _arithmetic(machine: Mapping[str, Any]) -> Check:
         return Check("arithmetic", "note", "could not be measured", "impossible timings will not be told")
     value = f"{every / 1e9:,.0f} GFLOP/s with all threads, {one / 1e9:,.0f} with one (float32)"
     if machine["cores"] > 1 and every < 1.1 * one:
-        return Check(
-            "arithmetic", "note", value, "more threads bring nothing here (or others were at work meanwhile)"
-        )
+        return Check("arithmetic", "note", value, "more threads bring nothing here (or others were at work meanwhile)")
     return Check("arithmetic", "ok", value)
 
 

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument(
-        "RUN", nargs="?", help="run directory, or its name in runs/ (default: the newest in runs/)"
-    )
+    parser.add_argument("RUN", nargs="?", help="run directory, or its name in runs/ (default: the newest in runs/)")
     parser.add_argument("--top", type=_top, metavar="N", help="show only the N best findings")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument("--output", type=Path, metavar="F.txt", help="write the report as text, too")

@@ -18,9 +18,7 @@ SCHEMA = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument(
-        "--dir", type=Path, default=Path("runs"), metavar="DIR", help="where to look (default: runs)"
-    )
+    parser.add_argument("--dir", type=Path, default=Path("runs"), metavar="DIR", help="where to look (default: runs)")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
 
 

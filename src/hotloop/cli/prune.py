@@ -33,9 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
     parser.add_argument("--dry-run", action="store_true", help="only list what would go")
-    parser.add_argument(
-        "--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)"
-    )
+    parser.add_argument("--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -57,9 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         paths = [str(each.path) for each in chosen]
         freed = sum(each.size_bytes for each in chosen)
-        print(
-            json.dumps({"schema": SCHEMA, "runs": paths, "size_bytes": freed, "removed": removed}, indent=2)
-        )
+        print(json.dumps({"schema": SCHEMA, "runs": paths, "size_bytes": freed, "removed": removed}, indent=2))
     for path in left:
         print(f"hotloop: left {path}, which hotloop did not write", file=sys.stderr)
     return 0
@@ -73,8 +69,7 @@ def choose(runs: list[RunInfo], keep: int | None, older_than_s: float | None) ->
     return [
         each
         for each in runs[keep:]
-        if each.state != "running"
-        and (older_than_s is None or (now - each.started_unix_ns) / 1e9 > older_than_s)
+        if each.state != "running" and (older_than_s is None or (now - each.started_unix_ns) / 1e9 > older_than_s)
     ]
 
 
@@ -92,9 +87,7 @@ def _list(chosen: list[RunInfo], root: Path) -> None:
 
 def _asked() -> bool:
     if not sys.stdin.isatty():
-        raise HotloopError(
-            "nobody is there to be asked (standard input is no terminal): use --yes or --dry-run"
-        )
+        raise HotloopError("nobody is there to be asked (standard input is no terminal): use --yes or --dry-run")
     return input("Clear them? [y/N] ").strip().lower() in ("y", "yes")
 
 

@@ -5,12 +5,13 @@ A line is classified by what it calls, never by the names of files or projects. 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hotloop.explain.finding import Residual, clamped
-from hotloop.explain.loop import Atom, Loop
+from hotloop.explain.loop import LEARNING, Atom, Loop
 from hotloop.trace.model import Frame
 
 Function = tuple[str, str]
@@ -42,9 +43,28 @@ def hot_lines(atoms: Iterable[Atom]) -> list[HotLine]:
     return sorted(found.values(), key=lambda line: (-line.ns, line.file, line.line))
 
 
+def meeting_line(atoms: Sequence[Atom], least: float = 0.8) -> tuple[str, int] | None:
+    """Return file and line of the innermost own call through which at least `least` of the time goes."""
+    through: dict[tuple[str, int], float] = {}
+    depth: dict[tuple[str, int], int] = {}
+    for atom in atoms:
+        own = [(frame.file, frame.line) for frame in reversed(atom.stack) if frame.own]
+        for i, line in enumerate(dict.fromkeys(own)):
+            through[line] = through.get(line, 0.0) + atom.ns
+            depth[line] = max(depth.get(line, 0), i)
+    seen_ns = total_ns(atom for atom in atoms if atom.own is not None)
+    common = [line for line, ns in through.items() if ns >= least * seen_ns]
+    return max(common, key=lambda line: depth[line], default=None)
+
+
 def function_of(frame: Frame) -> Function:
     """Return which function a frame is in."""
     return frame.file, frame.function
+
+
+def bare_name(frame: Frame) -> str:
+    """Return the name of a function without its class: "Room.is_loaded" is "is_loaded"."""
+    return frame.function.rsplit(".", 1)[-1]
 
 
 def own_text(atom: Atom) -> str:
@@ -73,10 +93,27 @@ def grow(seeds: Sequence[Atom], pool: Iterable[Atom], least: float = 0.5) -> lis
             if atom.index in wanted:
                 bad[key] = bad.get(key, 0.0) + atom.ns
     taken = {key for key, ns in bad.items() if ns >= least * whole[key]}
+    return [atom for atom in pool if atom.index in wanted or (atom.own is not None and function_of(atom.own) in taken)]
+
+
+def with_callers(loop: Loop, claimed: Sequence[Atom], least: float = 0.8) -> list[Atom]:
+    """Widen a claim to own functions that exist for it: `least` of their time, callees included, is claimed.
+
+    Functions that learning passes through too, such as `main`, are left alone.
+    """
+    wanted = {atom.index for atom in claimed}
+    inside: dict[Function, float] = {}
+    whole: dict[Function, float] = {}
+    for atom in loop.atoms:
+        learning = atom.node.phase in LEARNING
+        for key in {function_of(frame) for frame in atom.stack if frame.own}:
+            whole[key] = whole.get(key, 0.0) + (math.inf if learning else atom.ns)
+            inside[key] = inside.get(key, 0.0) + (atom.ns if atom.index in wanted else 0.0)
+    taken = {key for key, ns in inside.items() if ns > 0 and ns >= least * whole[key]}
     return [
         atom
-        for atom in pool
-        if atom.index in wanted or (atom.own is not None and function_of(atom.own) in taken)
+        for atom in loop.atoms
+        if atom.index in wanted or any(frame.own and function_of(frame) in taken for frame in atom.stack)
     ]
 
 
@@ -85,14 +122,20 @@ def total_ns(atoms: Iterable[Atom]) -> float:
     return sum(atom.ns for atom in atoms)
 
 
+def busy_ns(atoms: Iterable[Atom]) -> float:
+    """Return the processor time of the atoms: what they take on a machine that does nothing else."""
+    atoms = list(atoms)
+    return sum(atom.cpu_ns for atom in atoms) or total_ns(atoms)
+
+
 def indices(atoms: Iterable[Atom]) -> frozenset[int]:
     """Return the claim that a cause makes on these atoms."""
     return frozenset(atom.index for atom in atoms)
 
 
 def left_over(atoms: Iterable[Atom], mid_ns: float, low_ns: float, high_ns: float) -> Residual:
-    """Make a residual from the time that the fixed code is expected to take instead."""
-    whole = max(total_ns(atoms), 1.0)
+    """Make a residual from the processor time that the fixed code is expected to take instead."""
+    whole = max(busy_ns(atoms), 1.0)
     return clamped(mid_ns / whole, low_ns / whole, high_ns / whole)
 
 
@@ -136,6 +179,4 @@ def quoted(line: HotLine) -> str:
 def hottest(loop: Loop, atoms: Sequence[Atom], top: int = 3) -> str:
     """Write the hottest own lines of a claim, with their shares of the loop."""
     lines = hot_lines(atoms)[:top]
-    return "hottest lines: " + "; ".join(
-        f"{quoted(each)} ({percent(each.ns / loop.wall_ns)})" for each in lines
-    )
+    return "hottest lines: " + "; ".join(f"{quoted(each)} ({percent(each.ns / loop.wall_ns)})" for each in lines)

@@ -15,9 +15,7 @@ from typing import Any
 from hotloop.spans import Phase
 from hotloop.trace.model import Frame, Node, Sample, Thread, Trace
 
-LEARNING = frozenset(
-    {Phase.SAMPLE, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS}
-)
+LEARNING = frozenset({Phase.SAMPLE, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS})
 ENVIRONMENT = frozenset({Phase.ENV, Phase.RENDER, Phase.OBSERVE})
 SYNCS = ("host_syncs.item", "host_syncs.cpu", "host_syncs.numpy", "host_syncs.tolist")
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.clock import cpu_clock_of
-from hotloop.record.fold import ROOT, Codes, Folded, Ints, OpenSpan, Tree, fold
+from hotloop.record.fold import Folded, Ints, fold
+from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree
 from hotloop.spans import Log
 from hotloop.trace.histogram import BUCKETS, bucket_of
 
@@ -129,7 +130,11 @@ class Account:
         """The window's sums as table columns."""
         node = np.flatnonzero(self.window["total_ns"] | self.window["calls"])
         columns = {name: each[node] for name, each in self.window.items()}
-        return columns | {"window": np.full(len(node), window), "thread": np.full(len(node), self.index), "node": node}
+        return columns | {
+            "window": np.full(len(node), window),
+            "thread": np.full(len(node), self.index),
+            "node": node,
+        }
 
     def totals_rows(self) -> list[dict[str, Any]]:
         """What is known of whole calls so far, one row a node."""

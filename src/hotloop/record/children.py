@@ -26,7 +26,7 @@ def follow_spawned() -> Callable[[], None]:
         return words
 
     spawn.get_command_line = get_command_line
-    server = forkserver._forkserver  # type: ignore[attr-defined]
+    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
     before = list(server._preload_modules)
     server._preload_modules = [*before, "hotloop.record.preload"]
 

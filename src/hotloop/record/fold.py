@@ -8,82 +8,15 @@ exactly to its length. `calls`, shortest, longest and the histogram know whole c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.spans import COUNTER_BASE, Phase, Span
+from hotloop.record.tree import DARK, EDGE, ROOT, Codes, NodeKey, OpenSpan, Tree
+from hotloop.spans import COUNTER_BASE
 
 Ints = NDArray[np.int64]
-
-MAX_NODES = 5000
-"""A call tree with more paths than this is a mistake; what is beyond it is folded into the root."""
-DECISIVE = frozenset({Phase.ENV, Phase.SAMPLE, Phase.BACKWARD, Phase.OPTIMISE})
-"""Phases that tell what the network calls before them were for: acting if the environment is stepped next."""
-ROOT = 0
-EDGE = 0
-"""Stands for the beginning or the end of a container, where a gap has a sibling on one side only."""
-DARK = -1
-"""Stands for siblings that were not timed: the time between spans while they were switched off."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeKey:
-    """What a node of the tree is: a span below a parent, or the gap between two siblings.
-
-    A variant is 2 * code, plus 1 where a network's call was found to be acting.
-    """
-
-    parent: int
-    kind: Literal["root", "span", "gap"]
-    variant: int
-    before: int = EDGE
-    """Of a gap: the variant of the sibling before it."""
-
-
-@dataclass(frozen=True, slots=True)
-class OpenSpan:
-    """A span that had begun and not ended when a segment was cut."""
-
-    node: int
-    start_ns: int
-    last_child: int = EDGE
-    """Variant of the child that ended last: what the next gap comes after."""
-
-
-@dataclass(slots=True)
-class Tree:
-    """A thread's call tree: paths by number. It only ever grows."""
-
-    keys: list[NodeKey] = field(default_factory=lambda: [NodeKey(-1, "root", 0)])
-    ids: dict[NodeKey, int] = field(default_factory=dict)
-    gap_after: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The gap last seen after a sibling, for a gap whose end is not known yet."""
-    acting: dict[int, bool] = field(default_factory=dict)
-    """Whether a network's last call was acting, for one whose sequel is not known yet."""
-
-    def intern(self, key: NodeKey) -> int:
-        """Return the number of a path, new or known."""
-        found = self.ids.get(key)
-        if found is None:
-            if len(self.keys) >= MAX_NODES:
-                return ROOT
-            found = self.ids[key] = len(self.keys)
-            self.keys.append(key)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class Codes:
-    """What the fold must know about each span code. Code 0 is the root, a container."""
-
-    container: NDArray[np.bool_]
-    """Spans without a phase of their own: the time between their children is kept apart as gaps."""
-    network: NDArray[np.bool_]
-    decisive: NDArray[np.bool_]
-    env: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +40,13 @@ class Folded:
     still_open: tuple[OpenSpan, ...]
 
 
-def codes_of(spans: list[Span]) -> Codes:
-    """Tabulate what the fold must know about the spans."""
-    phases = [None, *(each.phase for each in spans)]
-    hooks = [False, *(each.hook for each in spans)]
-    return Codes(
-        container=np.array([p is None or p is Phase.OTHER for p in phases]),
-        network=np.array([h and p is Phase.FORWARD for p, h in zip(phases, hooks, strict=True)]),
-        decisive=np.array([p in DECISIVE for p in phases]),
-        env=np.array([p is Phase.ENV for p in phases]),
-    )
-
-
 def fold(
-    events: Ints, opened: tuple[OpenSpan, ...], ends: tuple[int, int], codes: Codes, tree: Tree, dark: bool = False
+    events: Ints,
+    opened: tuple[OpenSpan, ...],
+    ends: tuple[int, int],
+    codes: Codes,
+    tree: Tree,
+    dark: bool = False,
 ) -> Folded:
     """Fold the events of one segment of one thread.
 
@@ -155,9 +81,7 @@ class _Segment:
         after = int(max(before + sign.sum(), 0))
         self.before, self.after = before, after
         self.sign = np.concatenate([np.ones(before, np.int64), sign, -np.ones(after, np.int64)])
-        self.code = np.concatenate(
-            [np.array(open_codes, np.int64), np.abs(plain[:, 0]), np.full(after, -1, np.int64)]
-        )
+        self.code = np.concatenate([np.array(open_codes, np.int64), np.abs(plain[:, 0]), np.full(after, -1, np.int64)])
         self.at = np.concatenate(
             [np.full(before, begin_ns), np.clip(plain[:, 1], begin_ns, end_ns), np.full(after, end_ns)]
         )
@@ -181,7 +105,11 @@ class _Segment:
 
 
 def _mend(events: Ints, open_codes: list[int]) -> Ints:
-    """Drop ends that have no begin, and end what an outer span's end has left open."""
+    """Drop what cannot be placed: it happens around the moments at which spans are switched off and on.
+
+    An end without a begin is of a span that began while it was switched off: what it contained is dropped with
+    it, for its place in the tree is not known. What an outer span's end has left open ends there.
+    """
     stack = list(open_codes)
     mended: list[tuple[int, int]] = []
     for code, value in events.tolist():
@@ -195,6 +123,8 @@ def _mend(events: Ints, open_codes: list[int]) -> Ints:
                 mended.append((-stack.pop(), value))
             stack.pop()
             mended.append((code, value))
+        elif len(stack) == len(open_codes):
+            mended = [each for each in mended if each[0] >= COUNTER_BASE]
     return np.array(mended, np.int64).reshape(-1, 2)
 
 
@@ -336,7 +266,9 @@ class _Shape:
             span = self._first_of_level(depth + 1)
             code = self.segment.code[self.segment.begin[span]]
             if not has_child[span] and self.codes.container[code] and (each.last_child or self.dark):
-                self._unfinished_gap(each.node, each.last_child, int(self.segment.begin[span]), int(self.duration[span]))
+                self._unfinished_gap(
+                    each.node, each.last_child, int(self.segment.begin[span]), int(self.duration[span])
+                )
 
     def _first_of_level(self, level: int) -> int:
         return int(np.searchsorted(self.segment.level[self.segment.begin], level))
@@ -377,7 +309,11 @@ class _Shape:
             ended = children[segment.end[children] < len(segment.at) - segment.after]
             if len(ended):
                 last_child = int(self.variant[ended[-1]])
-            elif depth < len(self.opened) and self.opened[depth].node == self.node[span] and span == self._first_of_level(depth + 1):
+            elif (
+                depth < len(self.opened)
+                and self.opened[depth].node == self.node[span]
+                and span == self._first_of_level(depth + 1)
+            ):
                 last_child = self.opened[depth].last_child
             else:
                 last_child = EDGE

@@ -160,9 +160,7 @@ class Governor:
             rates: Calls a second by code.
             mean_ns: Mean duration by code.
         """
-        self._fine = {
-            code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS
-        }
+        self._fine = {code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS}
         self.cost = estimate(list(self.blocks), self.tight_ns)
         share = {code: rates[code] * self.cost.ns / 1e9 / (1 << self.thinning.get(code, 0)) for code in rates}
         total = sum(share.values())
@@ -201,18 +199,28 @@ def estimate(blocks: list[Block], tight_ns: float) -> Cost:
 
 
 def _least_squares(work: np.ndarray, length: np.ndarray) -> Cost | None:
-    kept = np.ones(len(work), np.bool_)
-    for _ in range(2):
-        a, y = work[kept], length[kept]
-        if len(a) < a.shape[1] + 10 or not 0.02 < np.mean(a[:, -1] > 0) < 0.98:
-            return None
-        # Codes that always go together make the matrix singular; a trace of ridge shares their weight.
-        squares = a.T @ a
-        inverse = np.linalg.inv(squares + 1e-9 * np.trace(squares) * np.eye(len(squares)))
-        fit = inverse @ (a.T @ y)
-        residual = length - work @ fit
-        scale = 1.4826 * np.median(np.abs(residual[kept] - np.median(residual[kept])))
-        kept = np.abs(residual - np.median(residual[kept])) <= 3 * max(scale, 1.0)
-    spread = float(np.std(length[kept] - work[kept] @ fit))
+    """Fit twice: the second time without the blocks that the first fit shows to be disturbed."""
+    fitted = _fit(work, length)
+    if fitted is None:
+        return None
+    residual = length - work @ fitted[0]
+    middle = np.median(residual)
+    kept = np.abs(residual - middle) <= 3 * max(1.4826 * float(np.median(np.abs(residual - middle))), 1.0)
+    fitted = _fit(work[kept], length[kept])
+    if fitted is None:
+        return None
+    weights, inverse = fitted
+    spread = float(np.std(length[kept] - work[kept] @ weights))
     error = spread * float(np.sqrt(max(inverse[-1, -1], 0.0)))
-    return Cost(float(fit[-1]), error) if error > 0 and np.isfinite(error) else None
+    return Cost(float(weights[-1]), error) if error > 0 and np.isfinite(error) else None
+
+
+def _fit(work: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the weights and the inverse of the squares; None where there are too few blocks of either kind."""
+    dark = work[:, -1] < 0.5 * np.median(work[:, -1])
+    if len(work) < work.shape[1] + 10 or dark.sum() < 3:
+        return None
+    squares = work.T @ work
+    # Codes that always go together make the matrix singular; a trace of ridge shares their weight.
+    inverse = np.linalg.inv(squares + 1e-9 * np.trace(squares) * np.eye(len(squares)))
+    return inverse @ (work.T @ length), inverse

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from dataclasses import dataclass
@@ -52,8 +53,7 @@ class MemoryReader:
     def _busy_percent(self) -> int:
         if self._nvml is None:
             try:
-                import pynvml
-
+                pynvml = importlib.import_module("pynvml")
                 pynvml.nvmlInit()
                 self._nvml = (pynvml, pynvml.nvmlDeviceGetHandleByIndex(0))
             except Exception:

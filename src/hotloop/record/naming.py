@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from hotloop.record.account import Account
-from hotloop.record.fold import DARK, EDGE
+from hotloop.record.tree import DARK, EDGE
 from hotloop.spans import Phase, Span
 
 
@@ -14,10 +14,20 @@ def node_entries(account: Account, every: list[Span]) -> list[dict[str, Any]]:
     entries = []
     for node in range(account.named, len(account.tree.keys)):
         key = account.tree.keys[node]
-        entry: dict[str, Any] = {"is": "node", "thread": account.index, "id": node, "parent": key.parent, "kind": key.kind}
+        entry: dict[str, Any] = {
+            "is": "node",
+            "thread": account.index,
+            "id": node,
+            "parent": key.parent,
+            "kind": key.kind,
+        }
         if key.kind == "span":
             each = every[(key.variant >> 1) - 1]
-            entry |= {"code": each.code, "name": each.name, "phase": Phase.ACT if key.variant & 1 else each.phase}
+            entry |= {
+                "code": each.code,
+                "name": each.name,
+                "phase": Phase.ACT if key.variant & 1 else each.phase,
+            }
         elif key.kind == "gap":
             before, after = _sibling(key.before, every), _sibling(key.variant, every)
             entry |= {"before": before, "after": after, "dark": key.before == DARK}

@@ -6,7 +6,8 @@ import re
 
 SECRET_NAME = re.compile(r"(?i)(key|token|secret|passw(or)?d|pwd|credential|auth)")
 SECRET_VALUE = re.compile(
-    r"(?x) ( (?:sk|pk|ghp|gho|hf|xox[abp]|glpat|AKIA)[-_]?[A-Za-z0-9_\-]{12,} | [A-Fa-f0-9]{32,} | eyJ[\w\-]{10,}\.[\w\-.]+ )"
+    r"(?x) ( (?:sk|pk|ghp|gho|hf|xox[abp]|glpat|AKIA)[-_]?[A-Za-z0-9_\-]{12,}"
+    r" | [A-Fa-f0-9]{32,} | eyJ[\w\-]{10,}\.[\w\-.]+ )"
 )
 IN_URL = re.compile(r"(?P<scheme>\w+://[^/\s:@]+):[^/\s@]+@")
 HIDDEN = "***"
@@ -17,7 +18,7 @@ def redacted_command(words: list[str]) -> list[str]:
     shown: list[str] = []
     hide_next = False
     for word in words:
-        name, equals, value = word.partition("=")
+        name, equals, _ = word.partition("=")
         if hide_next and not word.startswith("-"):
             shown.append(HIDDEN)
         elif equals and SECRET_NAME.search(name):
@@ -25,7 +26,6 @@ def redacted_command(words: list[str]) -> list[str]:
         else:
             shown.append(redacted_text(word))
         hide_next = word.startswith("-") and not equals and bool(SECRET_NAME.search(word))
-        del value
     return shown
 
 

@@ -22,14 +22,15 @@ import numpy as np
 from hotloop import spans
 from hotloop.clock import now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account
-from hotloop.record.fold import Ints, codes_of
+from hotloop.record.fold import Ints
 from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
 from hotloop.record.memory import MemoryReader, page_faults
-from hotloop.record.naming import node_entries
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
+from hotloop.record.tree import codes_of
+from hotloop.record.writing import Write, Writer, write_window
 from hotloop.spans import COUNTER_BASE
-from hotloop.trace.store import ProcessFiles, write_json
+from hotloop.trace.store import ProcessFiles
 
 SECOND_NS = 1_000_000_000
 SETTLE_NS = 30_000_000
@@ -45,7 +46,7 @@ class Recorder:
 
     def __init__(self, folder: Path, options: RecordOptions) -> None:
         self.options = options
-        self.files = ProcessFiles(folder)
+        self._writer = Writer(ProcessFiles(folder))
         self.accounts: list[Account] = []
         self.failed = False
         self._live: dict[int, Account] = {}
@@ -58,7 +59,6 @@ class Recorder:
         self._ident = 0
         self._thread: threading.Thread | None = None
         self._seen_logs = 0
-        self._named = {"span": 0, "counter": 0}
         self._codes = codes_of([])
         self._collecting_since = 0
         self._pauses, self._paused_ns = 0, 0
@@ -81,6 +81,7 @@ class Recorder:
         self._asked_tick_ns = self._tick_ns
         self._background_ns = 0
         self._rates: Counter[int] = Counter()
+        self._since_drain: Counter[int] = Counter()
         self._timed: Counter[int] = Counter()
         self._counted: Counter[int] = Counter()
         self._counter_events = 0
@@ -109,7 +110,7 @@ class Recorder:
         if not self.failed:
             try:
                 self._second(now_ns(), last=True)
-                self.files.close()
+                self._writer.files.close()
             except Exception as error:
                 self._fail(error)
         self._memory.close()
@@ -146,7 +147,7 @@ class Recorder:
         self.leave_collections()
         remedy = "Training goes on unrecorded."
         if isinstance(error, OSError):
-            remedy = f"Check the space and the rights of {self.files.folder}. {remedy}"
+            remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"
         warnings.warn(f"hotloop stopped recording: {type(error).__name__}: {error}. {remedy}", stacklevel=1)
 
     def _tick(self, at: int, ticks: int) -> None:
@@ -225,15 +226,13 @@ class Recorder:
         self._counted += counted
         self._rates += counted
         self._governor.close_block(at - self._block_start, began + self._since_drain, counted)
-        self._since_drain: Counter[int] = Counter()
+        self._since_drain = Counter()
         self._block_start = at
         changed = self._governor.open_block(every)
         if changed or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark or bool(self._settle_at))
         if changed:
             self._settle_at = at + SETTLE_NS
-
-    _since_drain: Counter[int] = Counter()
 
     def _settle(self) -> None:
         self._since_drain = self._since_drain + self._drain()
@@ -280,7 +279,7 @@ class Recorder:
     def _keeps_raw(self) -> bool:
         window = self._window
         sparse = window < self.options.raw_windows + 1 or (window & (window - 1)) == 0
-        return sparse and self._armed and self.files.size_of("raw") < self.options.raw_bytes
+        return sparse and self._armed and self._writer.files.size_of("raw") < self.options.raw_bytes
 
     # -- seconds and windows ----------------------------------------------------------------------------------
 
@@ -302,11 +301,11 @@ class Recorder:
         if last or at - self._window_start >= self._window_ns:
             self._end_window(at)
         else:
-            self._write_window(at, self._replace_tail)
+            self._write_window(at, self._writer.tail)
         if last or at >= self._totals_at:
-            self._write_totals()
+            self._writer.totals(self.accounts)
             self._totals_at = at + TOTALS_EVERY_NS
-        self._write_state(at, "finished" if last else "running")
+        self._writer.state(self._state(at, "finished" if last else "running"))
         if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
             spans.hush()
             self._stopping = True
@@ -345,15 +344,12 @@ class Recorder:
 
     def _end_window(self, at: int) -> None:
         self._write_names()
-        self._write_window(at, self.files.append)
-        for index, node, start, end in self._raw:
-            thread = np.full(len(node), index)
-            self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
+        self._write_window(at, self._writer.append)
+        self._writer.raw(self._raw)
         self._raw.clear()
+        self._writer.drop_tails()
         for account in self.accounts:
             account.reset_window()
-        for table in ("windows", "spans", "counters", "samples", "memory"):
-            self.files.drop(f"{table}.tail.arrow")
         self._timed, self._counted = Counter(), Counter()
         self._process_marks = self._marks()
         self._window += 1
@@ -363,76 +359,36 @@ class Recorder:
             self._window_ns *= 2
             self._windows_at_length = WINDOWS_BEFORE_DOUBLING // 2
 
-    def _replace_tail(self, table: str, columns: dict[str, Any]) -> None:
-        self.files.replace(f"{table}.tail.arrow", table, columns)
+    def _write_names(self) -> None:
+        self._writer.names(self.accounts, self.main, self._book.fresh)
+        self._book.fresh = []
 
-    def _write_window(self, at: int, write: Any) -> None:
-        window = self._window
-        rows = [account.window_rows(window) for account in self.accounts]
-        write("windows", {name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
-        codes = sorted(set(self._timed) | set(self._counted))
-        timed, counted = [self._timed[c] for c in codes], [self._counted[c] for c in codes]
-        write("spans", {"window": [window] * len(codes), "code": codes, "timed": timed, "counted": counted})
-        counters = [(window, a.index, n, c, amount) for a in self.accounts for (n, c), amount in a.counters.items()]
-        write("counters", _columns(("window", "thread", "node", "counter", "amount"), counters))
-        samples = [(window, a.index, n, s, *sums) for a in self.accounts for (n, s), sums in a.samples.items()]
-        write("samples", _columns(("window", "thread", "node", "stack", "n", "wall_ns", "cpu_ns"), samples))
+    def _write_window(self, at: int, write: Write) -> None:
         marks = self._marks()
-        since = {name: [marks[name] - self._process_marks[name]] for name in marks}
         reading = self._memory.read()
-        write(
-            "memory",
-            {"window": [window], "start_ns": [self._window_start], "end_ns": [at], "rss_bytes": [reading.rss_bytes],
-             "gpu_bytes": [reading.gpu_bytes], "gpu_busy_percent": [reading.gpu_busy_percent], **since},
-        )  # fmt: skip
+        memory = {name: marks[name] - self._process_marks[name] for name in marks} | {
+            "window": self._window, "start_ns": self._window_start, "end_ns": at, "rss_bytes": reading.rss_bytes,
+            "gpu_bytes": reading.gpu_bytes, "gpu_busy_percent": reading.gpu_busy_percent,
+        }  # fmt: skip
+        write_window(write, self._window, self.accounts, (self._timed, self._counted), memory)
 
     def _marks(self) -> dict[str, int]:
         minor, major = page_faults()
-        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
-                "gc_pauses": self._pauses, "gc_pause_ns": self._paused_ns, "background_ns": self._background_ns}  # fmt: skip
+        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major, "gc_pauses": self._pauses,
+                "gc_pause_ns": self._paused_ns, "background_ns": self._background_ns}  # fmt: skip
 
-    def _write_names(self) -> None:
-        every, counters = spans.known_spans(), list(spans.known_counters().items())
-        entries: list[dict[str, Any]] = [
-            {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
-            for e in every[self._named["span"] :]
-        ]
-        entries += [{"is": "counter", "code": c, "name": n} for n, c in counters[self._named["counter"] :]]
-        self._named = {"span": len(every), "counter": len(counters)}
-        for account in self.accounts:
-            if not account.named:
-                main = account is self.main
-                entries.append({"is": "thread", "id": account.index, "ident": account.ident, "name": account.name,
-                                "main": main, "start_ns": account.folded_until})  # fmt: skip
-            entries += node_entries(account, every)
-            account.named = len(account.tree.keys)
-        entries += self._book.fresh
-        self._book.fresh = []
-        self.files.add_names(entries)
-
-    def _write_totals(self) -> None:
-        rows = [row for account in self.accounts for row in account.totals_rows()]
-        if rows:
-            self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
-
-    def _write_state(self, at: int, state: str) -> None:
-        cost = self._governor.cost
-        write_json(
-            self.files.folder / "state.json",
-            {"state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
-             "loop_start_ns": self.loop_start_ns if self._loop_started else None,
-             "span_ns": cost.ns, "span_error_ns": cost.error_ns, "tight_ns": self._governor.tight_ns,
-             "wrap_ns": self._governor.wrap_ns, "counter_events": self._counter_events,
-             "background_cpu_ns": self._background_ns, "warnings": self._warnings,
-             "process": process_name()},
-        )  # fmt: skip
+    def _state(self, at: int, state: str) -> dict[str, Any]:
+        governor = self._governor
+        return {
+            "state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
+            "loop_start_ns": self.loop_start_ns if self._loop_started else None, "process": process_name(),
+            "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
+            "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events,
+            "background_cpu_ns": self._background_ns, "warnings": self._warnings,
+        }  # fmt: skip
 
 
 def process_name() -> str:
     """The name multiprocessing gave this process."""
     multiprocessing = sys.modules.get("multiprocessing.process")
     return multiprocessing.current_process().name if multiprocessing else "MainProcess"
-
-
-def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
-    return {name: [row[i] for row in rows] for i, name in enumerate(names)}

@@ -92,7 +92,9 @@ def _run_main(options: ScriptOptions, code: types.CodeType | None) -> int:
             sys.path[0] = str(Path(options.target).absolute().parent)
             main = types.ModuleType("__main__")
             # What `python script.py` sets, so that pickling, spawning and inspect find the script.
-            main.__dict__.update(__file__=str(Path(options.target).absolute()), __builtins__=__builtins__, __spec__=None)
+            main.__dict__.update(
+                __file__=str(Path(options.target).absolute()), __builtins__=__builtins__, __spec__=None
+            )
             sys.modules["__main__"] = main
             exec(code, main.__dict__)
     except SystemExit as leaving:
@@ -119,7 +121,9 @@ def _exit_code(leaving: SystemExit) -> int:
 def _print_as_python_does(error: BaseException) -> None:
     trace = error.__traceback__
     here = os.path.dirname(os.path.abspath(__file__))
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith((here, os.path.dirname(runpy.__file__) + "/runpy")):
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(
+        (here, os.path.dirname(runpy.__file__) + "/runpy")
+    ):
         trace = trace.tb_next
     sys.excepthook(type(error), error.with_traceback(trace), trace)
 

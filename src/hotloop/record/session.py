@@ -95,7 +95,12 @@ class Session:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             seconds = (wall_ns() - manifest["started_unix_ns"]) / 1e9
-            manifest |= {"state": "finished", "ended_unix_ns": wall_ns(), "seconds": seconds, "torch": _torch_threads()}
+            manifest |= {
+                "state": "finished",
+                "ended_unix_ns": wall_ns(),
+                "seconds": seconds,
+                "torch": _torch_threads(),
+            }
             write_json(path, manifest)
         except (OSError, ValueError, KeyError) as error:
             warnings.warn(f"hotloop could not complete {path}: {error}", stacklevel=2)
@@ -198,11 +203,15 @@ def _follow_children(session: Session, hooks: bool) -> None:
         from hotloop.record.children import follow_spawned
 
         session._undo.append(follow_spawned())
-        for name in (RUN_VARIABLE, OPTIONS_VARIABLE, HOOKS_VARIABLE):
-            session._undo.append(lambda name=name: os.environ.pop(name, None) and None)
+        session._undo.append(_forget_run)
     if not _current.at_fork_registered and hasattr(os, "register_at_fork"):
         os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)
         _current.at_fork_registered = True
+
+
+def _forget_run() -> None:
+    for name in (RUN_VARIABLE, OPTIONS_VARIABLE, HOOKS_VARIABLE):
+        os.environ.pop(name, None)
 
 
 def _before_fork() -> None:

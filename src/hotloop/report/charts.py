@@ -76,9 +76,7 @@ def _name_bars(axes: Axes, names: list[str], notes: list[str], values: list[floa
     axes.set_yticks(range(len(names)), [_plain(name) for name in names])
     axes.invert_yaxis()
     for i, (note, value) in enumerate(zip(notes, values, strict=True)):
-        axes.annotate(
-            note, (value, i), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK
-        )
+        axes.annotate(note, (value, i), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
 
 
 def _phases(axes: Axes, report: Report) -> None:
@@ -101,9 +99,7 @@ def _self_time(axes: Axes, report: Report) -> None:
         return _nothing(axes, "no spans")
     values = [row.self_s for row in rows]
     axes.barh(range(len(rows)), values, color=[colour(row.phase) for row in rows], height=0.72)
-    notes = [
-        words.seconds(row.self_s) + (f"  {words.count(row.calls)}×" if row.calls else "") for row in rows
-    ]
+    notes = [words.seconds(row.self_s) + (f"  {words.count(row.calls)}×" if row.calls else "") for row in rows]
     _name_bars(axes, [_short(row.name) for row in rows], notes, values)
     axes.set_xlim(0, max(values) * 1.3)
     axes.set_xlabel("seconds", fontsize=8.5, color=INK)
@@ -187,9 +183,7 @@ def _rates(axes: Axes, trace: Trace) -> None:
             label = counter.replace("_", " ") + "/s"
             # Where a frame is a step, the two lines would cover each other.
             style = "--" if counter == "frames" else "-"
-            axes.plot(
-                seconds, per_s, color=RATE_COLOURS[counter], linestyle=style, linewidth=1.6, label=label
-            )
+            axes.plot(seconds, per_s, color=RATE_COLOURS[counter], linestyle=style, linewidth=1.6, label=label)
             drawn += 1
     if not drawn:
         return _nothing(axes, "nothing counted")

@@ -16,9 +16,7 @@ WIDTH = 110
 def as_text(report: Report) -> str:
     """Return the report as text of at most `WIDTH` columns."""
     buffer = io.StringIO()
-    console = Console(
-        file=buffer, width=WIDTH, color_system=None, force_terminal=False, highlight=False, emoji=False
-    )
+    console = Console(file=buffer, width=WIDTH, color_system=None, force_terminal=False, highlight=False, emoji=False)
     terminal.show(report, console)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines()) + "\n"
 

@@ -55,16 +55,19 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     memory = {name: column[order] for name, column in parts.memory.items()}
     in_loop = (memory["end_ns"] > start_ns) & (memory["start_ns"] < end_ns)
     kept = set(memory["window"][in_loop].tolist())
-    scale = _scales(_only(parts.spans, kept))
+    scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
     wrapper = float(parts.state.get("wrap_ns", 0.0)) * max(span_ns / tight_ns, 1.0)
     costs = Costs(
-        INSIDE * span_ns, (1 - INSIDE) * span_ns, {code: wrapper for code, e in names.spans.items() if e["hook"]}
+        INSIDE * span_ns,
+        (1 - INSIDE) * span_ns,
+        {code: wrapper for code, e in names.spans.items() if e["hook"]},
     )
     tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
+    run = _Run(names, tables, parts.totals, scale, costs)
     threads, taken = [], 0.0
     for index, entry in names.threads.items():
-        thread, cost = _build_thread(index, entry, names, tables, parts.totals, scale, costs)
+        thread, cost = _build_thread(index, entry, run)
         if thread is not None:
             threads.append(thread)
             taken += cost if thread.main else 0.0
@@ -104,18 +107,30 @@ def _only(table: Table, windows: set[int]) -> Table:
     return {name: column[chosen] for name, column in table.items()}
 
 
-def _scales(spans: Table) -> dict[int, float]:
-    timed, counted = Counter[int](), Counter[int]()
-    for code, n, m in zip(spans["code"].tolist(), spans["timed"].tolist(), spans["counted"].tolist(), strict=True):
-        timed[code] += n
-        counted[code] += m
-    return {code: (timed[code] + counted[code]) / timed[code] for code in timed if timed[code]}
+def _scales(parts: ProcessParts, names: _Names) -> dict[int, float]:
+    """By code, how many calls there were per call whose time was kept. Over the whole run, so that it is exact."""
+    begun = Counter(_sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"]))
+    kept: Counter[int] = Counter()
+    for index, nodes in names.nodes.items():
+        rows = _of_thread(parts.windows, index)
+        for node, calls in _sum_by(rows["node"], rows["calls"]).items():
+            kept[nodes[node].get("code", 0)] += calls
+    return {code: begun[code] / n for code, n in kept.items() if n and begun[code]}
 
 
-def _build_thread(
-    index: int, entry: dict[str, Any], names: _Names, tables: dict[str, Table], totals: list[dict[str, Any]],
-    scale: dict[int, float], costs: Costs,
-) -> tuple[Thread | None, float]:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """All that is needed to build a thread."""
+
+    names: _Names
+    tables: Mapping[str, Table]
+    totals: list[dict[str, Any]]
+    scale: dict[int, float]
+    costs: Costs
+
+
+def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread | None, float]:
+    names, tables = run.names, run.tables
     windows = _of_thread(tables["windows"], index)
     known = names.nodes.get(index, {})
     if not len(windows["node"]):
@@ -130,7 +145,7 @@ def _build_thread(
                       total, sums["self_ns"].get(number, 0), bool(node.get("dark")))
             )  # fmt: skip
     entries = _with_parents(entries, known)
-    tree, taken = corrected(entries, scale, costs)
+    tree, taken = corrected(entries, run.scale, run.costs)
     samples = _samples(_of_thread(tables["samples"], index), names, {e.id: e for e in tree}, known)
     counters = _of_thread(tables["counters"], index)
     counts: dict[int, dict[str, int]] = {}
@@ -140,7 +155,7 @@ def _build_thread(
         row = counts.setdefault(_lit(number, known), {})
         name = names.counters.get(code, f"counter {code}")
         row[name] = row.get(name, 0) + amount
-    by_node = {row["node"]: row for row in totals if row["thread"] == index}
+    by_node = {row["node"]: row for row in run.totals if row["thread"] == index}
     nodes = [_node(e, known[e.id], by_node.get(e.id), samples, counts.get(e.id, {})) for e in tree]
     cpu = sum(sample.cpu_ns for sample in samples)
     wall = round(sum(node.self_ns for node in nodes))
@@ -166,9 +181,7 @@ def _lit(number: int, known: dict[int, dict[str, Any]]) -> int:
     return node["parent"] if node and node.get("dark") else number
 
 
-def _samples(
-    table: Table, names: _Names, tree: dict[int, Entry], known: dict[int, dict[str, Any]]
-) -> list[Sample]:
+def _samples(table: Table, names: _Names, tree: dict[int, Entry], known: dict[int, dict[str, Any]]) -> list[Sample]:
     merged: dict[tuple[int, int], list[int]] = {}
     columns = (table[name].tolist() for name in ("node", "stack", "n", "wall_ns", "cpu_ns"))
     for node, stack, n, wall, cpu in zip(*columns, strict=True):
@@ -191,7 +204,11 @@ def _samples(
 
 
 def _node(
-    e: Entry, known: dict[str, Any], totals: dict[str, Any] | None, samples: list[Sample], counts: dict[str, int]
+    e: Entry,
+    known: dict[str, Any],
+    totals: dict[str, Any] | None,
+    samples: list[Sample],
+    counts: dict[str, int],
 ) -> Node:
     totals = totals or {}
     buckets, per_bucket = totals.get("buckets") or [], totals.get("counts") or []

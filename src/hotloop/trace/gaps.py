@@ -14,7 +14,10 @@ from hotloop.spans import Phase
 from hotloop.trace.model import Frame
 
 LINES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
-    (Phase.SYNC_WEIGHTS, re.compile(r"\.(copy_|lerp_|load_state_dict)\(|polyak|soft_?update|\btau\b|target_param")),
+    (
+        Phase.SYNC_WEIGHTS,
+        re.compile(r"\.(copy_|lerp_|load_state_dict)\(|polyak|soft_?update|\btau\b|target_param"),
+    ),
     (Phase.LOG, re.compile(r"\bprint\(|\bwriter\.|\blogg(er|ing)\b|tqdm|wandb|\.add_scalar|pbar")),
     (Phase.CHECKPOINT, re.compile(r"torch\.save\(|\.save_checkpoint|pickle\.dump")),
     (Phase.RENDER, re.compile(r"\brender|ImageDraw|cv2\.(resize|cvtColor)|\.blit\(")),
@@ -65,7 +68,7 @@ def _between(before: Phase | None, after: Phase | None) -> Phase:
     if after is Phase.ACT:
         return Phase.OBSERVE if before in (Phase.ENV, Phase.RENDER) else Phase.ACT
     if after is Phase.ENV:
-        return before if before in (Phase.OBSERVE, Phase.WAIT) else Phase.ACT
+        return Phase.OBSERVE if before is Phase.OBSERVE else Phase.ACT
     if after is Phase.SAMPLE:
         return Phase.STORE if before in (Phase.ENV, Phase.STORE) else Phase.SAMPLE
     if after is Phase.OTHER or after is None:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 
-from hotloop.explain.evidence import duration, grow, hottest, indices, left_over, matching, total_ns
-from hotloop.explain.finding import Cause
+from hotloop.explain.evidence import busy_ns, duration, grow, hottest, indices, matching, total_ns
+from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import LEARNING, Loop
 from hotloop.spans import Phase
 
-STACKS = re.compile(
-    r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor|from_numpy)\(|\b(np|numpy)\.(stack|concatenate|array|asarray)\("
-)
+STACKS = re.compile(r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor)\(|\b(np|numpy)\.(stack|concatenate|array)\(")
 CONVERTS = re.compile(
     r"\.permute\(|\.transpose\(|\.float\(\)|/\s*255|astype\((np\.)?float|\.contiguous\(\)|\.view\(1,|\.to\(torch\.float"
 )
 FRAME_NS = 150_000
 """Small observations are converted in a few microseconds; only frames take this long per environment step."""
-FIXED_NS = 30_000
+LEAST_STACKING = 0.2
+"""Part of the time on lines that make or stack tensors; converting one new frame is no churn."""
 ADVICE = """\
 Write each new frame once, as small as the agent needs it, and hand out a view:
     self.ring = np.zeros((2 * K, H, W), np.uint8)          # grey; written twice: a stack is contiguous
@@ -36,14 +35,14 @@ def find(loop: Loop) -> list[Cause]:
     stacks = matching(pool, STACKS)
     claimed = grow([*stacks, *matching(pool, CONVERTS)], pool)
     steps = max(loop.env_steps, 1)
-    if not stacks or total_ns(claimed) / steps < FRAME_NS:
+    if total_ns(stacks) < LEAST_STACKING * total_ns(claimed) or busy_ns(claimed) / steps < FRAME_NS:
         return []
     return [
         Cause(
             rule="frame_stack_churn",
             title="Each step converts and stacks frames anew that were there the step before.",
             atoms=indices(claimed),
-            residual=left_over(claimed, steps * FIXED_NS, steps * FIXED_NS / 3, steps * FIXED_NS * 3),
+            residual=clamped(0.18, 0.05, 0.35),
             evidence=(
                 f"{duration(total_ns(claimed) / steps)} a step on converting and stacking frames",
                 hottest(loop, claimed),

@@ -19,9 +19,10 @@ from hotloop.explain.evidence import (
 from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import ENVIRONMENT, Loop
 from hotloop.spans import Phase
+from hotloop.trace.model import Node
 
-MOST_PER_UPDATE = 10.0
-"""A loss, a few metrics and a stopping test are ordinary: libraries do about five."""
+MOST_PER_UPDATE = 5.0
+"""For each update and each step; a loss, a few metrics and a stopping test are ordinary."""
 ADVICE = """\
 Keep values as tensors, work on all of them at once, and fetch them once in many updates:
     priorities[i] = td_error.detach().abs()              # all at once, no loop, no .item()
@@ -33,11 +34,11 @@ Keep values as tensors, work on all of them at once, and fetch them once in many
 
 def find(loop: Loop) -> list[Cause]:
     """Find many fetched values an update, and the time on the lines that fetch them."""
-    elsewhere = ENVIRONMENT | {Phase.STORE, Phase.ACT}
-    fetched = loop.host_syncs(lambda node: node.phase not in elsewhere)
-    if not loop.updates or fetched / loop.updates < MOST_PER_UPDATE:
+    fetched = loop.host_syncs(_of_update)
+    # An action fetched each step is ordinary, so steps count as well as updates.
+    if not loop.updates or fetched < MOST_PER_UPDATE * (loop.updates + loop.vector_steps):
         return []
-    pool = loop.where(lambda atom: atom.own is not None and atom.node.phase not in elsewhere)
+    pool = loop.where(lambda atom: atom.own is not None and _of_update(atom.node))
     claimed = grow(matching(pool, HOST_SYNC), pool, least=0.8)
     if not claimed:
         return []
@@ -55,3 +56,10 @@ def find(loop: Loop) -> list[Cause]:
             advice=ADVICE,
         )
     ]
+
+
+def _of_update(node: Node) -> bool:
+    """Say whether a node can be part of an update: what follows the optimiser counts as acting, but is a gap."""
+    if node.phase is Phase.ACT:
+        return node.kind == "gap"
+    return node.phase not in ENVIRONMENT | {Phase.STORE}

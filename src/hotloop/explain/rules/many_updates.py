@@ -7,7 +7,7 @@ stated.
 
 from __future__ import annotations
 
-from hotloop.explain.evidence import duration, hottest, indices, percent, times, total_ns
+from hotloop.explain.evidence import duration, hottest, indices, meeting_line, percent, times, total_ns
 from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import LEARNING, Loop
 from hotloop.spans import Phase
@@ -44,6 +44,7 @@ def find(loop: Loop) -> list[Cause]:
             ),
             advice=_advice(loop, ratio, target),
             general=True,
+            blame=meeting_line(learning),
         )
     ]
 

@@ -10,21 +10,22 @@ import re
 
 from hotloop.explain.evidence import (
     Function,
+    busy_ns,
     duration,
     function_of,
     hottest,
     indices,
-    percent,
     times,
-    total_ns,
+    with_callers,
 )
 from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import ENVIRONMENT, LEARNING, Atom, Loop
 from hotloop.spans import Phase
 
 INTERPRETED = re.compile(
-    r"^(for|while|if|elif|else|continue|break|and|or|not)\b|\.(popleft|append|appendleft|add|pop|discard|extend)\("
-    r"|\b(heappush|heappop|deque|set|divmod|len|min|max|abs)\(| (not )?in \w+"
+    r"^(for|while|if|elif|else|continue|break|and|or|not|def)\b|\.(popleft|append|appendleft|add|pop|discard|extend)\("
+    r"|(?<![\w.])(heappush|heappop|deque|set|divmod|len|min|max|abs|sum|map|any|all|zip|enumerate|sorted)\("
+    r"| (not )?in \w+"
 )
 SEARCH = re.compile(r"\.popleft\(|\bheappop\(|\bdeque\(|^while\b.*(queue|stack|frontier|open|heap)")
 LOOPING = re.compile(r"^(for|while)\b|\.popleft\(|\.pop\(|\bfor \w+(, \w+)* in ")
@@ -49,11 +50,11 @@ def find(loop: Loop) -> list[Cause]:
     groups: dict[Function, list[Atom]] = {}
     for atom in pool:
         groups.setdefault(function_of(atom.stack[0]), []).append(atom)
-    claimed = [atom for atoms in groups.values() if _interpreted(loop, atoms) for atom in atoms]
-    per_step_ns = total_ns(claimed) / max(loop.env_steps, 1)
+    looping = [atom for atoms in groups.values() if _interpreted(loop, atoms) for atom in atoms]
+    claimed = with_callers(loop, looping) if looping else []
+    per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1)
     if not claimed or per_step_ns < LEAST_NS:
         return []
-    computing = sum(atom.cpu_ns for atom in claimed) / total_ns(claimed)
     return [
         Cause(
             rule="python_loop",
@@ -63,7 +64,6 @@ def find(loop: Loop) -> list[Cause]:
             evidence=(
                 f"{duration(per_step_ns)} of interpreted Python an environment step, "
                 f"{times(loop.num_envs)} environments a vector step",
-                f"computing, not waiting: {percent(computing)} of it on the processor",
                 hottest(loop, claimed),
             ),
             advice=ADVICE,

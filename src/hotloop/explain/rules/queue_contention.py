@@ -15,9 +15,7 @@ from hotloop.explain.loop import Atom, Loop
 from hotloop.spans import Phase
 from hotloop.trace.model import Process, Sample, Thread
 
-QUEUES = re.compile(
-    r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$"
-)
+QUEUES = re.compile(r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$")
 NAMES = re.compile(r"queue|lock|semaphore|condition", re.IGNORECASE)
 LEAST_PER_STEP = 0.2
 """Messages for each environment step from which the queue carries single items rather than fragments."""

@@ -9,10 +9,20 @@ from __future__ import annotations
 
 import itertools
 import re
+import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hotloop.explain.evidence import Function, duration, function_of, hottest, indices, times, total_ns
+from hotloop.explain.evidence import (
+    Function,
+    bare_name,
+    duration,
+    function_of,
+    hottest,
+    indices,
+    times,
+    total_ns,
+)
 from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import LEARNING, Atom, Loop
 from hotloop.trace.model import Frame
@@ -35,13 +45,23 @@ class Getter:
     """A function without arguments, the places it is read from, and the time inside it."""
 
     is_property: bool = False
-    sites: set[tuple[str, int]] = field(default_factory=set)
-    ns: float = 0.0
+    sites: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Time by the line that reads it."""
 
     @property
     def repeated(self) -> bool:
         """Whether it is read from enough places to be computed more than once a step."""
         return len(self.sites) >= (FEWEST_READS if self.is_property else FEWEST_CALLS)
+
+    @property
+    def ns(self) -> float:
+        """Time of all reads."""
+        return sum(self.sites.values())
+
+    @property
+    def reads(self) -> float:
+        """About how often it is read a step: an ordinary line reads it once, a line in a loop more often."""
+        return max(self.ns / statistics.median(self.sites.values()), float(len(self.sites)))
 
 
 def find(loop: Loop) -> list[Cause]:
@@ -51,15 +71,14 @@ def find(loop: Loop) -> list[Cause]:
     for atom in pool:
         for inner, caller, is_property in getter_calls(atom.stack):
             getter = getters.setdefault(function_of(inner), Getter(is_property))
-            getter.sites.add((caller.file, caller.line))
+            site = (caller.file, caller.line)
+            getter.sites[site] = getter.sites.get(site, 0.0) + atom.ns
     repeated = {key: getter for key, getter in getters.items() if getter.repeated}
     claimed: list[Atom] = []
     for atom in pool:
         inside = [function_of(inner) for inner, _, _ in getter_calls(atom.stack)]
-        outermost = next((key for key in reversed(inside) if key in repeated), None)
-        if outermost is not None:
+        if any(key in repeated for key in inside):
             claimed.append(atom)
-            repeated[outermost].ns += atom.ns
     if not claimed:
         return []
     return [_cause(loop, claimed, repeated)]
@@ -68,9 +87,9 @@ def find(loop: Loop) -> list[Cause]:
 def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]]:
     """Yield each own function entered by `.name` or `.name()`, its caller, and whether it is a property."""
     for inner, caller in itertools.pairwise(stack):
-        if not inner.own or inner.function in NOT_GETTERS:
+        if not inner.own or bare_name(inner) in NOT_GETTERS:
             continue
-        found = re.search(rf"\.{re.escape(inner.function)}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
+        found = re.search(rf"\.{re.escape(bare_name(inner))}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
         if found:
             yield inner, caller, found.group(1) is None
 
@@ -78,24 +97,20 @@ def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]
 def _cause(loop: Loop, claimed: list[Atom], repeated: dict[Function, Getter]) -> Cause:
     steps = max(loop.env_steps, 1)
     whole = total_ns(claimed)
-    # Each getter is left with one computation for about twice as many reads as places were seen.
-    left = sum(getter.ns / (2 * len(getter.sites)) for getter in repeated.values()) / whole
+    everything = sum(getter.ns for getter in repeated.values())
+    left = sum(getter.ns / getter.reads for getter in repeated.values()) / everything
     names = sorted(repeated, key=lambda key: -repeated[key].ns)[:4]
-    told = ", ".join(f"{name[1]} from {len(repeated[name].sites)} places" for name in names)
+    told = ", ".join(f"{name[1].rsplit('.', 1)[-1]} from {len(repeated[name].sites)} places" for name in names)
     constants = sum(atom.ns for atom in claimed if atom.own and CONSTANT.search(atom.own.text))
     return Cause(
         rule="recomputed_property",
-        title=f"{names[0][1]} and the like are computed again at every access.",
+        title=f"{names[0][1].rsplit('.', 1)[-1]} and the like are computed again at every access.",
         atoms=indices(claimed),
-        residual=clamped(left, left / 4, 2 * left),
+        residual=clamped(left, left / 2, 2 * left),
         evidence=(
             f"{duration(whole / steps)} an environment step inside {times(len(repeated))} getters",
             f"read in lines seen: {told}",
-            *(
-                [f"{duration(constants / steps)} of it tests membership in a constant (isin)"]
-                if constants
-                else []
-            ),
+            *([f"{duration(constants / steps)} of it tests membership in a constant (isin)"] if constants else []),
             hottest(loop, claimed),
         ),
         advice=ADVICE,

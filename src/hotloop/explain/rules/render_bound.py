@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import re
 
-from hotloop.explain.evidence import duration, hottest, indices, left_over, own_text, percent, total_ns
+from hotloop.explain.evidence import (
+    bare_name,
+    busy_ns,
+    duration,
+    hottest,
+    indices,
+    left_over,
+    own_text,
+    percent,
+    total_ns,
+)
 from hotloop.explain.finding import Cause
 from hotloop.explain.loop import ENVIRONMENT, Atom, Loop
 from hotloop.spans import Phase
 
 LIBRARY = re.compile(r"[/\\](PIL|pygame|cv2|matplotlib|cairo|OpenGL|pyglet|skimage)[/\\]")
-CALLS = re.compile(
-    r"\b(pygame|cv2|ImageDraw|Image|gfxdraw|plt)\.\w|\bdraw\.\w+\(|\.(blit|resize|smoothscale)\("
-)
+CALLS = re.compile(r"\b(pygame|cv2|ImageDraw|Image|gfxdraw|plt)\.\w|\bdraw\.\w+\(|\.(blit|resize|smoothscale)\(")
 DRAWS = re.compile(r"render|draw|paint|rasteri", re.IGNORECASE)
 LEAST_OF_ENV = 0.3
 DIRECT_DRAW_NS = 100_000
@@ -39,16 +47,14 @@ def find(loop: Loop) -> list[Cause]:
     steps = max(loop.env_steps, 1)
     if not claimed or total_ns(claimed) < LEAST_OF_ENV * env_ns:
         return []
-    if total_ns(claimed) / steps < 2 * DIRECT_DRAW_NS:
+    if busy_ns(claimed) / steps < 2 * DIRECT_DRAW_NS:
         return []
     return [
         Cause(
             rule="render_bound",
             title="Most of an environment step is drawing the picture.",
             atoms=indices(claimed),
-            residual=left_over(
-                claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS
-            ),
+            residual=left_over(claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS),
             evidence=(
                 f"drawing takes {duration(total_ns(claimed) / steps)} of the "
                 f"{duration(env_ns / steps)} of an environment step ({percent(total_ns(claimed) / env_ns)})",
@@ -64,4 +70,4 @@ def _draws(loop: Loop, atom: Atom) -> bool:
         return True
     if any(LIBRARY.search(frame.file) for frame in atom.stack) or CALLS.search(own_text(atom)):
         return True
-    return any(frame.own and DRAWS.search(frame.function) for frame in atom.stack)
+    return any(frame.own and DRAWS.search(bare_name(frame)) for frame in atom.stack)

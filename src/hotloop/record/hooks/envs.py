@@ -20,13 +20,9 @@ from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, roo
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark
 from hotloop.spans import Phase, count, recording
 
-_BASES = frozenset(
-    {"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"}
-)
+_BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
 _PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
-_NOT_ENVS = frozenset(
-    {"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"}
-)
+_NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
 """What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
 _RENDER = re.compile(r"render|draw")
 _OBSERVE = re.compile(

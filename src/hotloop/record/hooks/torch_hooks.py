@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
+from collections.abc import Callable
 from typing import Any
 
 from hotloop.record.hooks import wrappers
@@ -36,31 +38,33 @@ class Lead:
     """Which optimiser's steps are the updates: the first that stepped, as long as it goes on stepping."""
 
     def __init__(self) -> None:
-        self.ident = 0
+        self.optimiser: Callable[[], Any] = _nobody
         self.others: dict[int, int] = {}
 
-    def stepped(self, ident: int) -> bool:
+    def stepped(self, optimiser: Any) -> bool:
         """Take note of a step; say whether it is an update."""
-        if ident == self.ident:
+        leader = self.optimiser()
+        if leader is optimiser:
             if self.others:
                 self.others.clear()
             return True
-        if not self.ident:
-            self.ident = ident
-            return True
-        self.others[ident] = self.others.get(ident, 0) + 1
-        if sum(self.others.values()) >= LEAD_PATIENCE:
-            self.ident = max(self.others, key=self.others.__getitem__)
-            self.others.clear()
-            return ident == self.ident
-        return False
+        if leader is not None:
+            ident = id(optimiser)
+            self.others[ident] = self.others.get(ident, 0) + 1
+            if sum(self.others.values()) < LEAD_PATIENCE or self.others[ident] < max(self.others.values()):
+                return False
+        self.optimiser = weakref.ref(optimiser)
+        self.others.clear()
+        return True
+
+
+def _nobody() -> None:
+    return None
 
 
 def on_class(cls: type, patches: Patches) -> None:
     """Time the steps of an optimiser class."""
-    if not any(
-        base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__
-    ):
+    if not any(base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__):
         return
     if cls.__name__ == "Optimizer" and cls.__module__ == "torch.optim.optimizer":
         patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
@@ -74,15 +78,14 @@ def on_class(cls: type, patches: Patches) -> None:
         profiled: Any = cls.profile_hook_step(step)  # type: ignore[attr-defined]
         profiled.hooked = True
         cls.step = profiled  # type: ignore[attr-defined]
-    lead = _lead
-    patches.time_method(cls, "step", Phase.OPTIMISE, lambda fn, spans: optimising(fn, spans, lead))
+    patches.time_method(cls, "step", Phase.OPTIMISE, optimising)
     patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
 
 
 _lead = Lead()
 
 
-def optimising(fn: Wrapper, spans: SpansByType, lead: Lead) -> Wrapper:
+def optimising(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time an optimiser's step and count updates."""
 
     @functools.wraps(fn)
@@ -94,7 +97,7 @@ def optimising(fn: Wrapper, spans: SpansByType, lead: Lead) -> Wrapper:
         at.quiet = True
         try:
             with each:
-                if not quiet and lead.stepped(id(self)):
+                if not quiet and _lead.stepped(self):
                     count("updates")
                 return fn(self, *args, **kwargs)
         finally:
@@ -274,10 +277,7 @@ SUBJECT = Subject(
         "torch": on_torch,
         "torch.utils.data.dataloader": targets(Target("_BaseDataLoaderIter.__next__", Phase.SAMPLE)),
         "safetensors.torch": targets(
-            *(
-                Target(name, Phase.CHECKPOINT)
-                for name in ("save_file", "load_file", "save_model", "load_model")
-            )
+            *(Target(name, Phase.CHECKPOINT) for name in ("save_file", "load_file", "save_model", "load_model"))
         ),
     },
 )

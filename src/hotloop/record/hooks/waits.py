@@ -67,9 +67,7 @@ def on_connection(module: types.ModuleType, patches: Patches) -> None:
 SUBJECT = Subject(
     on_import={
         "time": targets(Target("sleep", Phase.WAIT, "time.sleep")),
-        "threading": _waits(
-            "Event.wait", "Condition.wait", "Barrier.wait", "Thread.join", "Semaphore.acquire"
-        ),
+        "threading": _waits("Event.wait", "Condition.wait", "Barrier.wait", "Thread.join", "Semaphore.acquire"),
         "queue": _waits("Queue.get", "Queue.put", "Queue.join"),
         "multiprocessing.queues": _waits(
             "Queue.get", "Queue.put", "SimpleQueue.get", "SimpleQueue.put", "JoinableQueue.join"

@@ -1,0 +1,215 @@
+"""What the benches share: interleaved timing, intervals, the table and the JSON contract.
+
+A laptop or a shared server changes its speed by several per cent within seconds. So all variants run in one
+process, in short blocks next to each other, in random order; each round is compared with itself, and the
+median over the rounds comes with a bootstrap interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import random
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.clock import now_ns
+
+Times = NDArray[np.float64]
+SCHEMA = 1
+LIMIT = "limit"
+"""`peer_name` of a row that compares with a limit instead of a peer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A number with its 90 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One comparison. Less is better in every unit used here, so `ratio` is peer / ours: above 1 is good."""
+
+    name: str
+    ours: float
+    peer: float
+    peer_name: str
+    unit: str
+    ratio: float
+    low: float
+    high: float
+    asked: float = 0.0
+    """Ratio that the project asks of itself; 0 where the row only informs."""
+
+    @property
+    def verdict(self) -> str:
+        """Say whether what was asked is shown: by the whole interval, by its middle only, or not."""
+        if not self.asked:
+            return ""
+        if self.low >= self.asked:
+            return "yes"
+        return "in the middle" if self.ratio >= self.asked else "no"
+
+
+def interleave(
+    variants: Mapping[str, Callable[[], object]],
+    rounds: int,
+    calls: int,
+    after_block: Callable[[str], bool] = lambda name: True,
+    seed: int = 1,
+) -> dict[str, Times]:
+    """Time variants in short blocks, each variant once a round, in random order.
+
+    The first call of a block is not timed: it pays for the caches that another variant left cold.
+
+    Args:
+        variants: What to time, by name.
+        rounds: How often each variant gets a block.
+        calls: Timed calls in a block.
+        after_block: Asked after each block; a round in which it denies one is thrown away and run again.
+        seed: Of the order.
+
+    Returns:
+        By name, ns a call, `[rounds]`; the i-th entries of all variants are from the same round.
+    """
+    order = list(variants)
+    shuffle = random.Random(seed).shuffle
+    times = {name: np.empty(rounds) for name in order}
+    for _ in range(5):
+        for call in variants.values():
+            call()
+    done, tried = 0, 0
+    while done < rounds:
+        if tried > 20 * rounds + 100:
+            raise RuntimeError(f"only {done} of {rounds} rounds were usable in {tried}: is a variant never valid?")
+        tried += 1
+        shuffle(order)
+        usable = True
+        for name in order:
+            times[name][done] = _block(variants[name], calls)
+            usable &= after_block(name)
+        done += usable
+    return times
+
+
+def _block(call: Callable[[], object], calls: int) -> float:
+    call()
+    begin = now_ns()
+    for _ in range(calls):
+        call()
+    return (now_ns() - begin) / calls
+
+
+def estimate(statistic: Callable[..., float], *columns: Times, resamples: int = 2000) -> Estimate:
+    """Estimate a statistic of columns whose i-th entries belong together, by resampling rounds."""
+    generator = np.random.default_rng(1)
+    size = len(columns[0])
+    values = []
+    for _ in range(resamples):
+        chosen = generator.integers(0, size, size)
+        values.append(statistic(*(column[chosen] for column in columns)))
+    low, high = np.percentile(values, [5, 95])
+    return Estimate(float(statistic(*columns)), float(low), float(high))
+
+
+def ratio_of(over: Times, under: Times) -> float:
+    """Median over the rounds of one variant's time against another's in the same round."""
+    return float(np.median(over / under))
+
+
+def extra_of(with_it: Times, without: Times) -> float:
+    """Median over the rounds of what one variant takes longer than the other, in ns."""
+    return float(np.median(with_it - without))
+
+
+def against_limit(name: str, found: Estimate, limit: float, unit: str) -> Row:
+    """Make the row of a number that must not exceed a limit."""
+    value, low, high = (max(each, 1e-12) for each in (found.value, found.low, found.high))
+    return Row(name, found.value, limit, LIMIT, unit, limit / value, limit / high, limit / low, asked=1.0)
+
+
+def exactly(value: float) -> Estimate:
+    """A number that was measured once, or is not subject to chance."""
+    return Estimate(value, value, value)
+
+
+def spread(values: list[float]) -> Estimate:
+    """The median of a few repetitions, with their smallest and largest for bounds."""
+    return Estimate(float(np.median(values)), min(values), max(values))
+
+
+def machine() -> str:
+    """Describe where the numbers come from, in one line."""
+    versions = [f"Python {platform.python_version()}"]
+    for name in ("torch", "numpy"):
+        if name in sys.modules:
+            versions.append(f"{name} {sys.modules[name].__version__}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{_processor()}, {cores} cores, {platform.system()}, {', '.join(versions)}"
+
+
+def _processor() -> str:
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def say(text: str) -> None:
+    """Report progress, on stderr so that stdout is only the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def number(value: float) -> str:
+    """Write a number with three digits that matter."""
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def cells(row: Row) -> list[str]:
+    """The row as text: name, ours, peer, ratio, interval, asked, shown."""
+    asked = f"≥ {number(row.asked)}" if row.asked else ""
+    limit = "at most " if row.peer_name == LIMIT else ""
+    peer = f"{limit}{number(row.peer)} {row.unit}"
+    if not limit:
+        peer += f" ({row.peer_name})"
+    interval = f"{number(row.low)} to {number(row.high)}"
+    return [row.name, f"{number(row.ours)} {row.unit}", peer, number(row.ratio), interval, asked, row.verdict]
+
+
+HEADINGS = ["what", "hotloop", "beside it", "ratio", "90 % interval", "asked", "shown"]
+
+
+def print_table(rows: list[Row]) -> None:
+    """Print rows as an aligned table."""
+    lines = [HEADINGS, *(cells(row) for row in rows)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def main(run: Callable[[bool], list[Row]], about: str | None) -> None:
+    """Run a bench as a program: `--json` for the contract, `--quick` for a trial that shows nothing."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("--json", action="store_true", help="print rows as JSON instead of a table")
+    parser.add_argument("--quick", action="store_true", help="few repetitions: does it run at all?")
+    arguments = parser.parse_args()
+    rows = run(arguments.quick)
+    if arguments.json:
+        where = machine()
+        print(json.dumps([{"schema": SCHEMA, **asdict(row), "machine": where} for row in rows], indent=1))
+        return
+    print(f"\n{machine()}\n")
+    print_table(rows)

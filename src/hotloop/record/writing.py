@@ -1,0 +1,105 @@
+"""From accounts to files: names, windows, totals and state, in the tables of `trace.store`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from hotloop import spans
+from hotloop.record.account import Account
+from hotloop.record.fold import Ints
+from hotloop.record.naming import node_entries
+from hotloop.trace.store import ProcessFiles, write_json
+
+Write = Callable[[str, dict[str, Any]], None]
+WINDOWED = ("windows", "spans", "counters", "samples", "memory")
+
+
+class Writer:
+    """Writes one process's files, and knows which names are in them already."""
+
+    def __init__(self, files: ProcessFiles) -> None:
+        self.files = files
+        self.append: Write = files.append
+        self._spans_named = 0
+        self._counters_named = 0
+
+    def tail(self, table: str, columns: dict[str, Any]) -> None:
+        """Write the rows of the window that is not complete, in place of its last ones."""
+        self.files.replace(f"{table}.tail.arrow", table, columns)
+
+    def drop_tails(self) -> None:
+        """Remove them, once the window is complete."""
+        for table in WINDOWED:
+            self.files.drop(f"{table}.tail.arrow")
+
+    def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
+        """Write down what numbers stand for, as far as that is new."""
+        every, counters = spans.known_spans(), list(spans.known_counters().items())
+        entries: list[dict[str, Any]] = [
+            {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
+            for e in every[self._spans_named :]
+        ]
+        entries += [{"is": "counter", "code": c, "name": n} for n, c in counters[self._counters_named :]]
+        self._spans_named, self._counters_named = len(every), len(counters)
+        for account in accounts:
+            if not account.named:
+                entries.append(
+                    {"is": "thread", "id": account.index, "ident": account.ident, "name": account.name,
+                     "main": account is main}
+                )  # fmt: skip
+            entries += node_entries(account, every)
+            account.named = len(account.tree.keys)
+        self.files.add_names(entries + fresh)
+
+    def raw(self, calls: list[tuple[int, Ints, Ints, Ints]]) -> None:
+        """Append single calls: thread, nodes, begins, ends."""
+        for index, node, start, end in calls:
+            thread = np.full(len(node), index)
+            self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
+
+    def totals(self, accounts: list[Account]) -> None:
+        """Replace the totals of all nodes."""
+        rows = [row for account in accounts for row in account.totals_rows()]
+        if rows:
+            self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
+
+    def state(self, content: dict[str, Any]) -> None:
+        """Replace the state."""
+        write_json(self.files.folder / "state.json", content)
+
+
+def write_window(
+    write: Write,
+    window: int,
+    accounts: list[Account],
+    seen: tuple[Counter[int], Counter[int]],
+    memory: dict[str, int],
+) -> None:
+    """Write all that was measured in a window.
+
+    Args:
+        write: Appends to a table, or replaces its tail.
+        window: Number of the window.
+        accounts: The threads.
+        seen: Calls by span code, timed and only counted.
+        memory: The window's row of the memory table.
+    """
+    rows = [account.window_rows(window) for account in accounts]
+    write("windows", {name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
+    timed, counted = seen
+    codes = sorted(set(timed) | set(counted))
+    calls = [(window, code, timed[code], counted[code]) for code in codes]
+    write("spans", _columns(("window", "code", "timed", "counted"), calls))
+    counters = [(window, a.index, n, c, amount) for a in accounts for (n, c), amount in a.counters.items()]
+    write("counters", _columns(("window", "thread", "node", "counter", "amount"), counters))
+    samples = [(window, a.index, n, s, *sums) for a in accounts for (n, s), sums in a.samples.items()]
+    write("samples", _columns(("window", "thread", "node", "stack", "n", "wall_ns", "cpu_ns"), samples))
+    write("memory", {name: [value] for name, value in memory.items()})
+
+
+def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
