@@ -1,26 +1,22 @@
 """What ten spans cost in a real update of about a millisecond, beside other ways to time a block of code.
 
-The update is the same in all variants and runs on one thread. hotloop records while all of them run, with its
-sampler and its writer; what these cost by themselves is measured apart, by recording and not recording in turn.
+Three passes. First every span is timed, to learn what one costs in place. Then hotloop records as it does by
+default, to learn what that costs an update. Last, the recorder is started and stopped in turn, to learn what
+all of it costs, its sampler and writer included.
 """
 
 from __future__ import annotations
 
-import contextlib
+import random
 import tempfile
-import threading
-import time
+import tracemalloc
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from measure import (
-    LIMIT,
+    Estimate,
     Row,
     Times,
     against_limit,
@@ -33,133 +29,175 @@ from measure import (
     say,
 )
 from opentelemetry.sdk.trace import TracerProvider
-from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function
+from update import PARTS, StudyProfiler, make_update
 
-from hotloop import record, span
 from hotloop.clock import now_ns
-from hotloop.record.account import Account
-from hotloop.record.fold import codes_of
 from hotloop.record.options import RecordOptions
-from hotloop.spans import COUNTER_BASE, Span, is_live, known_spans
+from hotloop.record.session import record
+from hotloop.spans import is_live, span
 
-SPANS = 10
-NAMES = tuple(f"part{i}" for i in range(SPANS))
-BATCH = 64
-NO_THINNING = RecordOptions(budget=1.0)
-PEERS = ("record_function, profiler off", "OpenTelemetry", "psutil per span")
-MS, US = 1e6, 1e3
-TimeBlock = Callable[[str], AbstractContextManager[object]]
-Update = Callable[[], object]
-
-
-def make_update(timed: TimeBlock | None) -> Update:
-    """Return one gradient update of a small Q-network, with ten timed blocks in it or with none."""
-    torch.manual_seed(1)
-    net = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4))
-    target = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 4))
-    optimiser = torch.optim.Adam(net.parameters(), lr=1e-4)
-    store, picks = torch.randn(4096, 64), torch.randint(0, 4096, (BATCH,))
-    actions, rewards = torch.randint(0, 4, (BATCH, 1)), torch.randn(BATCH, 1)
-    seen: dict[str, Any] = {}
-
-    def gather() -> None:
-        seen["now"], seen["next"] = store[picks], store[picks - 1]
-
-    def bootstrap() -> None:
-        with torch.no_grad():
-            seen["goal"] = rewards + 0.99 * target(seen["next"]).amax(1, keepdim=True)
-
-    def forward() -> None:
-        seen["value"] = net(seen["now"]).gather(1, actions)
-
-    def loss() -> None:
-        seen["loss"] = nn.functional.smooth_l1_loss(seen["value"], seen["goal"])
-
-    def clear() -> None:
-        optimiser.zero_grad(set_to_none=True)
-
-    def backward() -> None:
-        seen["loss"].backward()
-
-    def clip() -> None:
-        nn.utils.clip_grad_norm_(net.parameters(), 10.0)
-
-    def step() -> None:
-        optimiser.step()
-
-    def track() -> None:
-        seen["error"] = (seen["value"] - seen["goal"]).detach().abs().mean()
-
-    def follow() -> None:
-        with torch.no_grad():
-            target[0].weight.lerp_(net[0].weight, 0.005)
-
-    parts = (gather, bootstrap, forward, loss, clear, backward, clip, step, track, follow)
-    return partial(_plain, parts) if timed is None else partial(_timed, tuple(zip(NAMES, parts, strict=True)), timed)
+US, MS, S = 1e3, 1e6, 1e9
+CALLS = 4
+ALL_TIMED = RecordOptions(budget=1.0)
+NO_RAW = RecordOptions(raw_bytes=0)
+FUNCTION_OFF, FUNCTION_ON = "record_function, profiler off", "record_function, profiler on"
+OPENTELEMETRY, STUDY = "OpenTelemetry, no exporter", "psutil per span"
+IN_PLACE = "a span in place"
+ASKED = {FUNCTION_OFF: 10.0, STUDY: 35.0}
+SLOW_DOWN_LIMIT, SPAN_LIMIT_US, MEMORY_LIMIT_MB = 1.015, 1.8, 1.0
+NAMES = 200
+Updates = dict[str, Callable[[], object]]
 
 
-def _plain(parts: tuple[Callable[[], None], ...]) -> None:
-    for part in parts:
-        part()
-
-
-def _timed(parts: tuple[tuple[str, Callable[[], None]], ...], timed: TimeBlock) -> None:
-    for name, part in parts:
-        with timed(name):
-            part()
-
-
-def no_block(name: str) -> AbstractContextManager[object]:
-    """A block that does nothing: what the `with` statement itself costs is charged to nobody."""
-    return NOTHING
-
-
-NOTHING = contextlib.nullcontext()
-
-
-class StudyProfiler:
-    """A profiler as the study of one describes it: wall-clock time and resident memory at both ends of a block."""
-
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-        self._lock = threading.Lock()
-        self._found: dict[str, list[tuple[float, int]]] = {}
-
-    @contextlib.contextmanager
-    def block(self, name: str) -> Any:
-        """Time a block."""
-        begin, memory = time.time(), self._process.memory_info().rss
-        try:
-            yield
-        finally:
-            took, grown = time.time() - begin, self._process.memory_info().rss - memory
-            with self._lock:
-                self._found.setdefault(name, []).append((took, grown))
-
-
-def in_place(quick: bool) -> list[Row]:
-    """Spans of hotloop and of its peers in the update, all while hotloop records."""
+def run(quick: bool) -> list[Row]:
+    """Measure everything this bench shows."""
+    torch.set_num_threads(1)
     tracer = TracerProvider().get_tracer("bench")
-    variants = {
+    updates: Updates = {
         "plain": make_update(None),
-        "with": make_update(no_block),
         "hotloop": make_update(span),
-        PEERS[0]: make_update(record_function),
-        PEERS[1]: make_update(tracer.start_as_current_span),
-        PEERS[2]: make_update(StudyProfiler().block),
+        FUNCTION_OFF: make_update(record_function),
+        OPENTELEMETRY: make_update(tracer.start_as_current_span),
+        STUDY: make_update(StudyProfiler().block),
     }
-    rounds = 20 if quick else 800
-    idle = _extra(interleave(variants | {}, rounds // 4, 4), "hotloop")
-    ours = [span(name) for name in NAMES]
-    with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", options=NO_THINNING):
-        times = interleave(variants, rounds, 4, after_block=lambda name: all(map(is_live, ours)))
-    live = _extra(times, "hotloop")
-    base = times["plain"]
-    rows = [against_limit("a span in place", estimate(lambda t, p: extra_of(t, p) / SPANS / US, times["hotloop"], base), 1.8, "µs")]
-    asked = {PEERS[0]: 10.0, PEERS[2]: 35.0}
-    for name in PEERS:
-        rows.append(_beside("a span in place", times["hotloop"], times[name], base, name, asked.get(name, 0.0)))
-    say(f"  update {np.median(base) / MS:.2f} ms; the with statements alone {_extra(times, 'with'):.2f} µs a block")
-    rows.append(Row("a span, nothing recording", idle, live, "hotloop recording", "µs", live / idle, live / idle, live / idle))
-    return rows
+    rounds = 25 if quick else 900
+    say("spans: one span in place")
+    rows = in_place(updates, rounds)
+    say("spans: nothing recording")
+    rows += idle(updates, rounds // 3)
+    say("spans: profiler on")
+    rows += profiler_on(updates, max(rounds // 15, 10))
+    say("spans: an update as recorded by default")
+    rows += slow_down(updates, rounds)
+    say("spans: the whole recorder, on and off in turn")
+    rows += whole_recorder(updates, 3 if quick else 20, 0.5 if quick else 2.0)
+    say("spans: memory of the statistics")
+    return [*rows, statistics_memory()]
+
+
+def in_place(updates: Updates, rounds: int) -> list[Row]:
+    """Compare a span with its peers while hotloop records, with no span left out to save time."""
+    ours = [span(name) for name in PARTS]
+    with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", options=ALL_TIMED):
+        # The recorder switches spans off for a moment now and then, to learn their cost: not those rounds.
+        times = interleave(updates, rounds, CALLS, after_block=lambda _: all(map(is_live, ours)))
+    plain = times["plain"]
+    say(f"  the update takes {np.median(plain) / MS:.3f} ms without spans")
+    found = estimate(_per_span_us, times["hotloop"], plain)
+    limit = against_limit(IN_PLACE, found, SPAN_LIMIT_US, "µs")
+    return [limit, *(beside(times, peer) for peer in (FUNCTION_OFF, OPENTELEMETRY, STUDY))]
+
+
+def idle(updates: Updates, rounds: int) -> list[Row]:
+    """Compare a span that nobody listens to with `record_function` that nobody listens to."""
+    chosen = {name: updates[name] for name in ("plain", "hotloop", FUNCTION_OFF)}
+    times = interleave(chosen, rounds, CALLS)
+    return [beside(times, FUNCTION_OFF, "a span, nothing recording")]
+
+
+def profiler_on(updates: Updates, rounds: int) -> list[Row]:
+    """Compare a recorded span with `record_function` under torch's profiler, which times every operation, too."""
+    with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", options=ALL_TIMED):
+        ours = interleave({name: updates[name] for name in ("plain", "hotloop")}, rounds, CALLS)
+    with profile(activities=[ProfilerActivity.CPU]):
+        peers = interleave({name: updates[name] for name in ("plain", FUNCTION_OFF)}, rounds, CALLS)
+    mine = estimate(_per_span_us, ours["hotloop"], ours["plain"])
+    # Against the update without a profiler: who turns it on for its spans pays for all that it does.
+    whole = estimate(
+        lambda t, plain: float(np.median(t) - np.median(plain)) / len(PARTS) / US,
+        peers[FUNCTION_OFF],
+        ours["plain"],
+    )
+    spans_only = estimate(_per_span_us, peers[FUNCTION_OFF], peers["plain"])
+    return [
+        _one_by_one(mine, spans_only, FUNCTION_ON),
+        _one_by_one(mine, whole, f"{FUNCTION_ON}, with all that it records"),
+    ]
+
+
+def _one_by_one(mine: Estimate, theirs: Estimate, peer: str) -> Row:
+    """Make a row of two numbers that were not measured in the same rounds: their intervals add up."""
+    return Row(
+        IN_PLACE, mine.value, theirs.value, peer, "µs",
+        theirs.value / mine.value, theirs.low / mine.high, theirs.high / max(mine.low, 1e-3),
+    )  # fmt: skip
+
+
+def slow_down(updates: Updates, rounds: int) -> list[Row]:
+    """An update with ten spans against one without, while hotloop records as it does by default."""
+    chosen = {name: updates[name] for name in ("plain", "hotloop")}
+    with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run"):
+        interleave(chosen, rounds // 2, CALLS)
+        times = interleave(chosen, 2 * rounds, CALLS)
+    found = estimate(ratio_of, times["hotloop"], times["plain"])
+    return [against_limit("an update with ten spans", found, SLOW_DOWN_LIMIT, "×")]
+
+
+def whole_recorder(updates: Updates, pairs: int, seconds: float) -> list[Row]:
+    """Ten spans and the whole recorder against the same update with neither, in longer turns."""
+    on, off = np.empty(pairs), np.empty(pairs)
+    order = random.Random(1)
+    for i in range(pairs):
+        if order.random() < 0.5:
+            on[i], off[i] = _recorded(updates["hotloop"], seconds), _mean_ns(updates["plain"], seconds)
+        else:
+            off[i], on[i] = _mean_ns(updates["plain"], seconds), _recorded(updates["hotloop"], seconds)
+    found = estimate(ratio_of, on, off)
+    return [against_limit("an update with ten spans, sampler and writer included", found, SLOW_DOWN_LIMIT, "×")]
+
+
+def _recorded(update: Callable[[], object], seconds: float) -> float:
+    with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run"):
+        # The recorder knows how fine the spans are after its first second, and keeps to its budget from then on.
+        _mean_ns(update, 1.2)
+        return _mean_ns(update, seconds)
+
+
+def _mean_ns(update: Callable[[], object], seconds: float) -> float:
+    for _ in range(20):
+        update()
+    begin, calls = now_ns(), 0
+    while (took := now_ns() - begin) < seconds * S:
+        update()
+        calls += 1
+    return took / calls
+
+
+def statistics_memory() -> Row:
+    """All that the recorder holds in memory for 200 span names, single spans not kept."""
+    spans = [span(f"memory.name{i}") for i in range(NAMES)]
+    with tempfile.TemporaryDirectory() as folder:
+        tracemalloc.start(12)
+        try:
+            with record(Path(folder) / "run", options=NO_RAW):
+                begin = now_ns()
+                while now_ns() - begin < 3 * S:
+                    for each in spans:
+                        with each:
+                            pass
+                snapshot = tracemalloc.take_snapshot()
+        finally:
+            tracemalloc.stop()
+    recorder = tracemalloc.Filter(True, "*/hotloop/record/*", all_frames=True)
+    held = sum(trace.size for trace in snapshot.filter_traces([recorder]).traces)
+    return against_limit(f"memory of the statistics of {NAMES} span names", exactly(held / 1e6), MEMORY_LIMIT_MB, "MB")
+
+
+def beside(times: dict[str, Times], peer: str, name: str = IN_PLACE) -> Row:
+    """Make the row that compares a span with a peer's, both against the update without."""
+    ours, theirs, plain = times["hotloop"], times[peer], times["plain"]
+    ratio = estimate(lambda o, t, p: extra_of(t, p) / max(extra_of(o, p), 1.0), ours, theirs, plain)
+    asked = ASKED.get(peer, 0.0) if name == IN_PLACE else 0.0
+    return Row(
+        name, _per_span_us(ours, plain), _per_span_us(theirs, plain), peer, "µs",
+        ratio.value, ratio.low, ratio.high, asked,
+    )  # fmt: skip
+
+
+def _per_span_us(with_spans: Times, plain: Times) -> float:
+    return extra_of(with_spans, plain) / len(PARTS) / US
+
+
+if __name__ == "__main__":
+    main(run, __doc__)

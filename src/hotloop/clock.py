@@ -2,12 +2,16 @@
 
 Host time is monotonic nanoseconds, shared by all processes of a machine on Linux, macOS and Windows, so
 that traces of several processes line up. Wall-clock time is read only to name and date a run: it may jump.
+Device time comes from device events, never from a host clock around work that the device does later.
 """
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from typing import Any, Protocol
 
 now_ns: Callable[[], int] = time.perf_counter_ns
 wall_ns: Callable[[], int] = time.time_ns
@@ -24,3 +28,62 @@ def cpu_clock_of(thread_ident: int) -> Callable[[], int] | None:
     except OSError:
         return None
     return lambda: time.clock_gettime_ns(clock_id)
+
+
+class DeviceEvent(Protocol):
+    """What is needed of a CUDA event."""
+
+    def record(self) -> None:
+        """Ask the device to note the time when it gets here."""
+        ...
+
+    def query(self) -> bool:
+        """Say whether it has got here; does not wait."""
+        ...
+
+    def elapsed_time(self, later: Any) -> float:
+        """Milliseconds of device time from this event to a later one."""
+        ...
+
+
+class DeviceClock:
+    """Device time of stretches of work, from pooled events that are read only when the device has passed them.
+
+    Nothing here waits for the device, so that measuring does not change how host and device overlap.
+    """
+
+    def __init__(self, make_event: Callable[[], DeviceEvent], most: int = 4096) -> None:
+        self._make_event = make_event
+        self._most = most
+        self._free: deque[DeviceEvent] = deque()
+        self._pending: deque[tuple[int, DeviceEvent, DeviceEvent]] = deque()
+        self._begun = threading.local()
+
+    def begin(self, code: int) -> None:
+        """Note the device's time before the work of a span."""
+        stack = self._begun.__dict__.setdefault("stack", [])
+        event = self._free.popleft() if self._free else self._make_event()
+        event.record()
+        stack.append((code, event))
+
+    def end(self, code: int) -> None:
+        """Note the device's time after the work of a span; a begin that is missing is left out."""
+        stack = self._begun.__dict__.get("stack")
+        if not stack or stack[-1][0] != code:
+            return
+        _, first = stack.pop()
+        if len(self._pending) >= self._most:
+            self._free.append(first)
+            return
+        last = self._free.popleft() if self._free else self._make_event()
+        last.record()
+        self._pending.append((code, first, last))
+
+    def poll(self) -> dict[int, int]:
+        """Return the device time in ns, by code, of the stretches that the device has finished."""
+        done: dict[int, int] = {}
+        while self._pending and self._pending[0][2].query():
+            code, first, last = self._pending.popleft()
+            done[code] = done.get(code, 0) + round(first.elapsed_time(last) * 1e6)
+            self._free += (first, last)
+        return done

@@ -21,7 +21,7 @@ from collections.abc import Callable, Generator
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from hotloop.clock import now_ns
+from hotloop.clock import DeviceClock, now_ns
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -73,6 +73,9 @@ GROUPS: dict[Phase, str] = {
 }
 """The groups of the profiler study: Environment, Rendering, Model, Training, Data, Other."""
 
+
+DEVICE_PHASES = frozenset({Phase.ACT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.TRANSFER})
+"""Phases whose work a GPU may do."""
 
 PHASE_WORDS: tuple[tuple[Phase, str], ...] = (
     (Phase.RENDER, "render rendering draw drawing rgb resize resizing"),
@@ -170,6 +173,22 @@ class _Live(Span):
         extend((self.end, now_ns()))
 
 
+class _OnDevice(_Live):
+    """Also takes the device's time, where the work is done by a GPU."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        _Live.__enter__(self)
+        if _device is not None:
+            _device.begin(self.code)
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if _device is not None:
+            _device.end(self.code)
+        _Live.__exit__(self, kind, error, trace)
+
+
 class _Counted(Span):
     __slots__ = ()
 
@@ -192,6 +211,7 @@ _counters: dict[str, int] = {}
 _logs: list[Log] = []
 _local = threading.local()
 _born: type[Span] = Span
+_device: DeviceClock | None = None
 _recording = False
 _register_lock = threading.Lock()
 
@@ -287,8 +307,9 @@ def listen() -> list[Log]:
 
 def hush() -> None:
     """Stop recording: every span is a no-op again. What the logs hold stays theirs."""
-    global _born, _recording
+    global _born, _recording, _device
     _recording = False
+    _device = None
     _born = Span
     for each in _by_code:
         each.__class__ = Span
@@ -296,12 +317,12 @@ def hush() -> None:
 
 def is_live(each: Span) -> bool:
     """Say whether a span is being timed."""
-    return type(each) is _Live
+    return isinstance(each, _Live)
 
 
 def make_live(each: Span) -> None:
     """Let a span be timed again."""
-    each.__class__ = _Live
+    each.__class__ = _OnDevice if _device is not None and each.phase in DEVICE_PHASES else _Live
 
 
 def make_counted(each: Span) -> None:
@@ -312,6 +333,15 @@ def make_counted(each: Span) -> None:
 def make_closing(each: Span) -> None:
     """Let a span only be counted, but write the end of a call that had begun."""
     each.__class__ = _Closing
+
+
+def use_device(clock: DeviceClock | None) -> None:
+    """Take the device's time too, in the spans whose work a device may do."""
+    global _device
+    _device = clock
+    for each in _by_code:
+        if is_live(each):
+            make_live(each)
 
 
 def known_spans() -> list[Span]:

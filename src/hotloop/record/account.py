@@ -145,7 +145,7 @@ class Account:
             rows.append(
                 {"thread": self.index, "node": int(node), "min_ns": int(self.min_ns[node]) if len(buckets) else 0,
                  "max_ns": int(self.max_ns[node]), "grown_bytes": grown, "peak_bytes": peak, "gpu_bytes": gpu,
-                 "device_ns": 0, "buckets": buckets.tolist(), "counts": self.histogram[node, buckets].tolist()}
+                 "buckets": buckets.tolist(), "counts": self.histogram[node, buckets].tolist()}
             )  # fmt: skip
         return rows
 

@@ -39,7 +39,7 @@ class MemoryReader:
 
     def read(self) -> Reading:
         """Read now."""
-        cuda = _cuda_in_use()
+        cuda = cuda_in_use()
         if cuda is None:
             return Reading(self.rss_bytes())
         return Reading(self.rss_bytes(), int(cuda.memory_allocated()), self._busy_percent())
@@ -78,7 +78,8 @@ def page_faults() -> tuple[int, int]:
     return usage.ru_minflt, usage.ru_majflt
 
 
-def _cuda_in_use() -> Any:
+def cuda_in_use() -> Any:
+    """torch.cuda, once the script has used it; else None."""
     torch = sys.modules.get("torch")
     cuda = getattr(torch, "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None

@@ -20,15 +20,15 @@ from typing import Any
 import numpy as np
 
 from hotloop import spans
-from hotloop.clock import now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
+from hotloop.clock import DeviceClock, now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account
 from hotloop.record.fold import Ints
 from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
-from hotloop.record.memory import MemoryReader, page_faults
+from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.tree import codes_of
-from hotloop.record.writing import Write, Writer, write_window
+from hotloop.record.writing import Write, Writer, process_name, write_window
 from hotloop.spans import COUNTER_BASE
 from hotloop.trace.store import ProcessFiles
 
@@ -52,6 +52,8 @@ class Recorder:
         self._live: dict[int, Account] = {}
         self._book = StackBook()
         self._memory = MemoryReader()
+        self._device: DeviceClock | None = None
+        self._device_ns: Counter[int] = Counter()
         self._governor = Governor(options.budget)
         self._busy = threading.Lock()
         self._wake = threading.Lock()
@@ -286,6 +288,7 @@ class Recorder:
     def _second(self, at: int, last: bool = False) -> None:
         self._since_drain = self._since_drain + self._drain()
         self._fold(at, self._governor.dark or bool(self._settle_at))
+        self._read_device()
         elapsed = max(at - self._second_start, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
@@ -309,6 +312,13 @@ class Recorder:
         if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
             spans.hush()
             self._stopping = True
+
+    def _read_device(self) -> None:
+        if self._device is None and (cuda := cuda_in_use()) is not None:
+            self._device = DeviceClock(lambda: cuda.Event(enable_timing=True))
+            spans.use_device(self._device)
+        if self._device is not None:
+            self._device_ns.update(self._device.poll())
 
     def _pace(self, background: float) -> None:
         """Look less often when this thread takes more than its part of the budget."""
@@ -350,7 +360,7 @@ class Recorder:
         self._writer.drop_tails()
         for account in self.accounts:
             account.reset_window()
-        self._timed, self._counted = Counter(), Counter()
+        self._timed, self._counted, self._device_ns = Counter(), Counter(), Counter()
         self._process_marks = self._marks()
         self._window += 1
         self._window_start = at
@@ -370,7 +380,7 @@ class Recorder:
             "window": self._window, "start_ns": self._window_start, "end_ns": at, "rss_bytes": reading.rss_bytes,
             "gpu_bytes": reading.gpu_bytes, "gpu_busy_percent": reading.gpu_busy_percent,
         }  # fmt: skip
-        write_window(write, self._window, self.accounts, (self._timed, self._counted), memory)
+        write_window(write, self._window, self.accounts, (self._timed, self._counted, self._device_ns), memory)
 
     def _marks(self) -> dict[str, int]:
         minor, major = page_faults()
@@ -386,9 +396,3 @@ class Recorder:
             "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events,
             "background_cpu_ns": self._background_ns, "warnings": self._warnings,
         }  # fmt: skip
-
-
-def process_name() -> str:
-    """The name multiprocessing gave this process."""
-    multiprocessing = sys.modules.get("multiprocessing.process")
-    return multiprocessing.current_process().name if multiprocessing else "MainProcess"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -76,7 +77,7 @@ def write_window(
     write: Write,
     window: int,
     accounts: list[Account],
-    seen: tuple[Counter[int], Counter[int]],
+    seen: tuple[Counter[int], Counter[int], Counter[int]],
     memory: dict[str, int],
 ) -> None:
     """Write all that was measured in a window.
@@ -85,15 +86,14 @@ def write_window(
         write: Appends to a table, or replaces its tail.
         window: Number of the window.
         accounts: The threads.
-        seen: Calls by span code, timed and only counted.
+        seen: By span code: calls timed, calls only counted, device time in ns.
         memory: The window's row of the memory table.
     """
     rows = [account.window_rows(window) for account in accounts]
     write("windows", {name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
-    timed, counted = seen
-    codes = sorted(set(timed) | set(counted))
-    calls = [(window, code, timed[code], counted[code]) for code in codes]
-    write("spans", _columns(("window", "code", "timed", "counted"), calls))
+    codes = sorted({code for each in seen for code in each})
+    calls = [(window, code, *(each[code] for each in seen)) for code in codes]
+    write("spans", _columns(("window", "code", "timed", "counted", "device_ns"), calls))
     counters = [(window, a.index, n, c, amount) for a in accounts for (n, c), amount in a.counters.items()]
     write("counters", _columns(("window", "thread", "node", "counter", "amount"), counters))
     samples = [(window, a.index, n, s, *sums) for a in accounts for (n, s), sums in a.samples.items()]
@@ -103,3 +103,9 @@ def write_window(
 
 def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def process_name() -> str:
+    """The name multiprocessing gave this process."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing.current_process().name if multiprocessing else "MainProcess"

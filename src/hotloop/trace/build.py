@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +64,7 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
         {code: wrapper for code, e in names.spans.items() if e["hook"]},
     )
     tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
-    run = _Run(names, tables, parts.totals, scale, costs)
+    run = _Run(names, tables, parts.totals, scale, costs, _device_times(parts, kept))
     threads, taken = [], 0.0
     for index, entry in names.threads.items():
         thread, cost = _build_thread(index, entry, run)
@@ -127,6 +127,7 @@ class _Run:
     totals: list[dict[str, Any]]
     scale: dict[int, float]
     costs: Costs
+    device_ns: dict[int, float]
 
 
 def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread | None, float]:
@@ -156,7 +157,9 @@ def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread 
         name = names.counters.get(code, f"counter {code}")
         row[name] = row.get(name, 0) + amount
     by_node = {row["node"]: row for row in run.totals if row["thread"] == index}
-    nodes = [_node(e, known[e.id], by_node.get(e.id), samples, counts.get(e.id, {})) for e in tree]
+    nodes = [
+        replace(_node(e, known[e.id], by_node.get(e.id, {}), samples, run), counts=counts.get(e.id, {})) for e in tree
+    ]
     cpu = sum(sample.cpu_ns for sample in samples)
     wall = round(sum(node.self_ns for node in nodes))
     return Thread(entry["name"], entry["ident"], entry["main"], tuple(nodes), tuple(samples), wall, cpu), taken
@@ -203,14 +206,14 @@ def _samples(table: Table, names: _Names, tree: dict[int, Entry], known: dict[in
     return found
 
 
-def _node(
-    e: Entry,
-    known: dict[str, Any],
-    totals: dict[str, Any] | None,
-    samples: list[Sample],
-    counts: dict[str, int],
-) -> Node:
-    totals = totals or {}
+def _device_times(parts: ProcessParts, kept: set[int]) -> dict[int, float]:
+    """Device time a call, in ns, by code."""
+    spans = _only(parts.spans, kept)
+    device, timed = _sum_by(spans["code"], spans["device_ns"]), _sum_by(spans["code"], spans["timed"])
+    return {code: ns / timed[code] for code, ns in device.items() if ns and timed[code]}
+
+
+def _node(e: Entry, known: dict[str, Any], totals: dict[str, Any], samples: list[Sample], run: _Run) -> Node:
     buckets, per_bucket = totals.get("buckets") or [], totals.get("counts") or []
     mine = [sample for sample in samples if sample.node == e.id]
     name, phase = _name_and_phase(known, mine)
@@ -221,7 +224,7 @@ def _node(
         p50_ns=percentile_ns(buckets, per_bucket, 0.5), p95_ns=percentile_ns(buckets, per_bucket, 0.95),
         cpu_ns=sum(sample.cpu_ns for sample in mine), cpu_memory_bytes=max(totals.get("grown_bytes", 0), 0),
         cpu_peak_bytes=totals.get("peak_bytes", 0), gpu_memory_bytes=totals.get("gpu_bytes", 0),
-        device_ns=totals.get("device_ns", 0), counts=counts,
+        device_ns=round(run.device_ns.get(e.code, 0.0) * e.calls),
     )  # fmt: skip
 
 

@@ -28,7 +28,10 @@ SCHEMAS: dict[str, pa.Schema] = {
         [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()),
          ("calls", pa.int64()), ("total_ns", pa.int64()), ("self_ns", pa.int64())]
     ),
-    "spans": pa.schema([("window", pa.int32()), ("code", pa.int32()), ("timed", pa.int64()), ("counted", pa.int64())]),
+    "spans": pa.schema(
+        [("window", pa.int32()), ("code", pa.int32()), ("timed", pa.int64()), ("counted", pa.int64()),
+         ("device_ns", pa.int64())]
+    ),
     "counters": pa.schema(
         [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()),
          ("counter", pa.int32()), ("amount", pa.int64())]
@@ -46,7 +49,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "raw": pa.schema([("thread", pa.int16()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
     "totals": pa.schema(
         [("thread", pa.int16()), ("node", pa.int32()), ("min_ns", pa.int64()), ("max_ns", pa.int64()),
-         ("grown_bytes", pa.int64()), ("peak_bytes", pa.int64()), ("gpu_bytes", pa.int64()), ("device_ns", pa.int64()),
+         ("grown_bytes", pa.int64()), ("peak_bytes", pa.int64()), ("gpu_bytes", pa.int64()),
          ("buckets", pa.list_(pa.int16())), ("counts", pa.list_(pa.int64()))]
     ),
 }  # fmt: skip

@@ -7,50 +7,94 @@ meanwhile and take the cores from the environments. One thread is fastest for sm
 from __future__ import annotations
 
 from hotloop.explain.evidence import indices, percent, times, total_ns
-from hotloop.explain.finding import Cause, clamped
-from hotloop.explain.loop import LEARNING, Loop
+from hotloop.explain.finding import Cause, Residual, clamped
+from hotloop.explain.loop import LEARNING, Atom, Loop
 from hotloop.spans import Phase
+from hotloop.trace.model import Node, Process
 
 COMPUTES = LEARNING | {Phase.ACT}
-BUSY = 0.3
-"""A process that computes for this share of the time needs a core."""
+TOO_MANY = 1.25
+"""Busy threads for each core; up to here the scheduler hides it."""
+FEWEST_CALLS = 20
 
 
 def find(loop: Loop) -> list[Cause]:
     """Find torch thread pools larger than what the cores can carry beside the other busy processes."""
-    threads = int((loop.trace.manifest.get("torch") or {}).get("threads") or 0)
+    torch = loop.trace.manifest.get("torch") or {}
+    threads = int(torch.get("threads") or 0)
     cores = int(loop.machine.get("cores") or 0)
-    busy = sum(_busy(process.main_thread) for process in loop.trace.processes[1:] if process.threads)
-    if not cores or threads <= 1 or threads + busy <= cores:
+    busy = sum(_busy(loop, process) for process in loop.trace.processes[1:])
+    if not cores or threads <= 1 or threads + busy <= TOO_MANY * cores:
         return []
-    computing = loop.where(lambda atom: atom.node.phase in COMPUTES)
+    computing = loop.where(lambda a: a.node.phase in COMPUTES and a.node.kind == "span")
     if not computing:
         return []
-    wanted = threads + busy
+    place = torch.get("set_at")
     return [
         Cause(
             rule="oversubscription",
-            title=f"{times(wanted)} busy threads share {cores} cores: torch uses too many threads.",
+            title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores.",
             atoms=indices(computing),
-            residual=clamped(cores / wanted, 0.5 * cores / wanted, 1.0),
+            residual=_undisturbed(computing),
             evidence=(
-                f"torch uses {threads} threads; {busy} other processes compute; there are {cores} cores",
-                f"{percent(sum(a.cpu_ns for a in computing) / max(total_ns(computing), 1.0))} of the "
-                "network's time on the processor",
+                f"torch uses {threads} threads, other processes keep {busy:.1f} cores busy, there are {cores} cores",
+                f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
+                f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
+                *_slowest(computing),
             ),
-            advice=_advice(max(1, cores - busy)),
+            advice=_advice(),
             general=True,
+            blame=(str(place[0]), int(place[1])) if place else None,
         )
     ]
 
 
-def _busy(thread) -> bool:
-    return thread.wall_ns > 0 and thread.cpu_ns > BUSY * thread.wall_ns
+def _busy(loop: Loop, process: Process) -> float:
+    """Return how many cores another process keeps busy."""
+    cpu_ns = process.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in process.threads)
+    return min(cpu_ns / loop.wall_ns, 1.0)
 
 
-def _advice(threads: int) -> str:
+def _undisturbed(computing: list[Atom]) -> Residual:
+    """Predict what remains by the fastest calls seen: they show what a call takes when nobody is in its way.
+
+    At best the fastest call is what is left, at worst the median one.
+    """
+    nodes = _spans(computing)
+    whole = sum(node.total_ns for node in nodes)
+    if not whole:
+        return clamped(0.6, 0.3, 0.9)
+    fastest = sum(node.min_ns * node.calls for node in nodes) / whole
+    median = sum(node.p50_ns * node.calls for node in nodes) / whole
+    return clamped(1.25 * fastest, fastest, max(median, 1.25 * fastest))
+
+
+def _spans(computing: list[Atom]) -> list[Node]:
+    """Return the spans of the atoms that were called often enough and do not lie in one another."""
+    nodes = {atom.node.id: atom.node for atom in computing}
+    return [node for node in nodes.values() if node.calls >= FEWEST_CALLS and node.parent not in nodes]
+
+
+def _computing_share(computing: list[Atom]) -> float:
+    return sum(atom.cpu_ns for atom in computing) / max(total_ns(computing), 1.0)
+
+
+def _pool_s(loop: Loop) -> float:
+    main = loop.trace.main
+    return max(main.counts.get("cpu_ns", 0) - sum(thread.cpu_ns for thread in main.threads), 0) / 1e9
+
+
+def _slowest(computing: list[Atom]) -> list[str]:
+    nodes = sorted(_spans(computing), key=lambda node: -node.total_ns)[:2]
+    return [
+        f"{node.name} takes {node.mean_ns / 1e6:.2g} ms on average and {node.min_ns / 1e6:.2g} ms at best"
+        for node in nodes
+    ]
+
+
+def _advice() -> str:
     return (
         "Use one thread for small networks, and never more than the cores left over by the environments:\n"
-        f"    torch.set_num_threads({threads})     # first lines of the script; also in every worker\n"
+        "    torch.set_num_threads(1)             # first lines of the script; also in every worker\n"
         '    os.environ["OMP_NUM_THREADS"] = "1"  # before importing numpy and torch, in workers'
     )
