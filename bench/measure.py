@@ -134,7 +134,8 @@ def extra_of(with_it: Times, without: Times) -> float:
 
 def against_limit(name: str, found: Estimate, limit: float, unit: str) -> Row:
     """Make the row of a number that must not exceed a limit."""
-    value, low, high = (max(each, 1e-12) for each in (found.value, found.low, found.high))
+    # Noise can make a small cost look like none or less; "a thousand times below the limit" says enough.
+    value, low, high = (max(each, limit / 1000) for each in (found.value, found.low, found.high))
     return Row(name, found.value, limit, LIMIT, unit, limit / value, limit / high, limit / low, asked=1.0)
 
 

@@ -255,7 +255,8 @@ def recording() -> bool:
 
 def _register(name: str, phase: Phase | None, hook: bool) -> Span:
     with _register_lock:
-        key = name if phase is None or name not in _spans else f"{name}\0{phase}"
+        same = name not in _spans or phase is None or _spans[name].phase is phase
+        key = name if same else f"{name}\0{phase}"
         found = _spans.get(key)
         if found is not None:
             return found

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotloop.record.account import Account
-from hotloop.record.fold import Codes, Tree, codes_of
+from hotloop.record.tree import Codes, Tree, codes_of
 from hotloop.spans import COUNTER_BASE, Phase, Span
 from tests.property.reference import Event, Path, Sums, reference
 

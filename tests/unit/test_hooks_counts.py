@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import clip_grad_value_
 
 from hotloop import spans
 from hotloop.record.hooks import install
@@ -245,6 +246,19 @@ def test_hand_written_replay_counts_bytes_in_and_out(record: Record) -> None:
     assert seen.counted_in["replay_bytes", "ReplayMemory.sample_rows"] == 3 * 32
 
 
+def test_an_agent_that_remembers_and_samples_actions_is_not_a_replay(record: Record) -> None:
+    class Agent:
+        def remember(self, x: Any) -> None: ...
+        def sample_action(self) -> None: ...
+
+    class Policy(nn.ModuleList):
+        def sample(self) -> None: ...
+
+    agent, policy = Agent(), Policy()
+    seen = record(lambda: (agent.remember(1), agent.sample_action(), policy.append(nn.ReLU()), policy.sample()))
+    assert seen.calls == Counter()
+
+
 def test_rollout_generator_is_timed_only_while_it_runs(record: Record) -> None:
     class RolloutBuffer:
         def add(self, x: Any) -> None: ...
@@ -287,6 +301,29 @@ def test_an_update_is_seen_part_by_part(record: Record) -> None:
         "backward",
         "optimise",
     ]
+
+
+def test_a_function_imported_by_name_before_the_hooks_is_seen(record: Record) -> None:
+    weight = nn.Parameter(torch.ones(2))
+    weight.grad = torch.ones(2)
+    assert record(lambda: clip_grad_value_([weight], 0.5)).calls == Counter({"clip_grad_value_": 1})
+
+
+def test_environments_in_processes_are_counted_where_they_are_asked_for(record: Record) -> None:
+    env = gymnasium.make_vec("CartPole-v1", num_envs=2, vectorization_mode="async")
+
+    def work() -> None:
+        env.reset(seed=1)
+        for _ in range(5):
+            env.step(np.zeros(2, np.int64))
+
+    try:
+        seen = record(work)
+    finally:
+        env.close()
+    assert (seen.counts["vector_steps"], seen.counts["env_steps"], seen.counts["frames"]) == (5, 10, 10)
+    assert seen.phases["AsyncVectorEnv.step_wait"] == "env"
+    assert any(path.startswith("AsyncVectorEnv.step > AsyncVectorEnv.step_wait > ") for path in seen.calls)
 
 
 def test_convolutions_have_flops(record: Record) -> None:

@@ -87,6 +87,10 @@ class Loop:
             found.append(node)
         return found
 
+    def parent(self, node: Node) -> Node | None:
+        """Return the node's parent, None for the root."""
+        return self.thread.by_id.get(node.parent)
+
     def phases(self, node: Node) -> set[Phase]:
         """Return the phases of the node and its ancestors."""
         return {each.phase for each in self.lineage(node)}

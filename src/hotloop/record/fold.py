@@ -8,6 +8,7 @@ exactly to its length. `calls`, shortest, longest and the histogram know whole c
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,12 +59,33 @@ def fold(
         tree: The thread's call tree, extended by new paths.
         dark: Whether some spans were switched off, so that gaps between spans mean nothing.
     """
-    open_codes = [tree.keys[each.node].variant >> 1 for each in opened]
+    open_codes = [each.code for each in opened]
     segment = _Segment(events, open_codes, ends)
     if not segment.balanced():
         segment = _Segment(_mend(events, open_codes), open_codes, ends)
     shape = _Shape.of(segment, opened, codes, tree, dark)
     return shape.folded()
+
+
+def first_step(events: Ints, counter: int, codes: Codes) -> int | None:
+    """Return the event with which the first counted environment step begins, or None if none was counted.
+
+    It is the begin of the outermost environment span that is open there, or of the last one before it.
+    """
+    code = events[:, 0]
+    counted = np.flatnonzero(code == counter)
+    if not len(counted):
+        return None
+    begins = (code > 0) & (code < COUNTER_BASE)
+    env = begins & codes.env[np.where(begins, code, 0)]
+    level = np.cumsum(np.where(code < COUNTER_BASE, np.sign(code), 0))
+    before = np.flatnonzero(env[: counted[0]])
+    for until in (counted[0], before[-1] + 1 if len(before) else 0):
+        lowest = np.minimum.accumulate(level[:until][::-1])[::-1]
+        still_open = np.flatnonzero(env[:until] & (lowest >= level[:until]))
+        if len(still_open):
+            return int(still_open[0])
+    return int(counted[0])
 
 
 class _Segment:
@@ -112,6 +134,9 @@ def _mend(events: Ints, open_codes: list[int]) -> Ints:
     """
     stack = list(open_codes)
     mended: list[tuple[int, int]] = []
+    # How many of the spans that were open before still are, and where in `mended` the last of the others ended.
+    still, since = len(stack), 0
+    forced: Counter[int] = Counter()
     for code, value in events.tolist():
         if code >= COUNTER_BASE:
             mended.append((code, value))
@@ -120,11 +145,17 @@ def _mend(events: Ints, open_codes: list[int]) -> Ints:
             mended.append((code, value))
         elif -code in stack[1:]:
             while stack[-1] != -code:
+                forced[stack[-1]] += 1
                 mended.append((-stack.pop(), value))
             stack.pop()
             mended.append((code, value))
-        elif len(stack) == len(open_codes):
-            mended = [each for each in mended if each[0] >= COUNTER_BASE]
+            if len(stack) < still:
+                still, since = len(stack), len(mended)
+        elif forced[-code]:
+            # The late end of a span that did not end before the one around it, as a suspended generator's.
+            forced[-code] -= 1
+        elif len(stack) == still:
+            mended[since:] = [each for each in mended[since:] if each[0] >= COUNTER_BASE]
     return np.array(mended, np.int64).reshape(-1, 2)
 
 
@@ -243,9 +274,11 @@ class _Shape:
             ids[i] = self.tree.intern(NodeKey(p, "gap", v, b))
             self.tree.gap_after[p, b] = int(ids[i])
         node = ids[inverse]
-        self.gap_node.append(node)
-        self.gap_ns.append(gap[wanted])
-        self.inner[since[wanted]] = node
+        # A tree that is full has no node for it: the time stays the container's own.
+        placed = node != ROOT
+        self.gap_node.append(node[placed])
+        self.gap_ns.append(gap[wanted][placed])
+        self.inner[since[wanted][placed]] = node[placed]
 
     def _unfinished_gap(self, parent: int, before: int, since: int, gap: int) -> None:
         """Add a gap that the segment's end cuts: it is taken for the one that followed this sibling last time."""
@@ -255,6 +288,8 @@ class _Shape:
         node = self.tree.gap_after.get((parent, before))
         if node is None:
             node = self.tree.intern(NodeKey(parent, "gap", EDGE, before))
+        if node == ROOT:
+            return
         self.gap_node.append(np.array([node]))
         self.gap_ns.append(np.array([gap]))
         self.inner[since] = node
@@ -281,6 +316,8 @@ class _Shape:
         size = len(self.tree.keys)
         span_total = np.bincount(self.node, self.duration, size)
         span_self = np.bincount(self.node, self.duration - self.inside, size)
+        # Spans for which a full tree had no node count as the root's own time, and not twice as its total.
+        span_total[ROOT] = self.duration[0]
         in_gaps = np.bincount(gap_node, gap_ns, size)
         if len(gap_node):
             parents = np.array([key.parent for key in self.tree.keys])
@@ -288,7 +325,7 @@ class _Shape:
         total = (span_total + in_gaps).astype(np.int64)
         self_ns = (span_self + in_gaps).astype(np.int64)
         seen = np.flatnonzero(total)
-        whole = np.flatnonzero(segment.end < len(segment.at) - segment.after)
+        whole = np.flatnonzero((segment.end < len(segment.at) - segment.after) & (self.node != ROOT))
         start = segment.at[segment.begin]
         for depth, each in enumerate(self.opened):
             start[self._first_of_level(depth + 1)] = each.start_ns
@@ -317,5 +354,6 @@ class _Shape:
                 last_child = self.opened[depth].last_child
             else:
                 last_child = EDGE
-            found.append(OpenSpan(int(self.node[span]), int(start[span]), last_child))
+            code = int(segment.code[segment.begin[span]])
+            found.append(OpenSpan(int(self.node[span]), int(start[span]), last_child, code))
         return tuple(found)

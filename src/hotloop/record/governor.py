@@ -153,25 +153,44 @@ class Governor:
             spans.make_counted(every[code - 1])
         self._closing &= open_codes
 
-    def learn(self, rates: Counter[int], mean_ns: dict[int, float]) -> None:
+    def learn(self, rates: Counter[int], mean_ns: dict[int, float], calls: set[tuple[int, int]]) -> None:
         """Once a second: estimate the cost, and thin what is too fine for the budget.
 
         Args:
             rates: Calls a second by code.
             mean_ns: Mean duration by code.
+            calls: Which code was seen directly inside which: (outer, inner).
         """
-        self._fine = {code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS}
+        fine = {code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS}
+        self._fine = set(_spread(dict.fromkeys(fine, 1), calls))
         self.cost = estimate(list(self.blocks), self.tight_ns)
-        share = {code: rates[code] * self.cost.ns / 1e9 / (1 << self.thinning.get(code, 0)) for code in rates}
-        total = sum(share.values())
+        share = {code: rates[code] * self.cost.ns / 1e9 / (1 << self.thinning.get(code, 0)) for code in self._fine}
+        total, allowed = sum(share.values()), self.budget * SPANS_PART
         for code in sorted(self._fine, key=lambda each: -share[each]):
             thin = self.thinning.get(code, 0)
-            if total > self.budget * SPANS_PART and thin < MAX_THINNING:
+            if total > allowed and thin < MAX_THINNING:
                 self.thinning[code] = thin + 1
                 total -= share[code] / 2
-            elif thin and total + share[code] < self.budget * SPANS_PART / 2:
+            elif thin and total + share[code] < allowed / 2:
                 self.thinning[code] = thin - 1
                 total += share[code]
+        self.thinning = _spread(self.thinning, calls)
+
+
+def _spread(levels: dict[int, int], calls: set[tuple[int, int]]) -> dict[int, int]:
+    """Give each code at least the level of those it is called from.
+
+    A span that is timed while its caller is not would appear in the wrong place of the tree.
+    """
+    levels = dict(levels)
+    changed = True
+    while changed:
+        changed = False
+        for outer, inner in calls:
+            if levels.get(outer, 0) > levels.get(inner, 0):
+                levels[inner] = levels[outer]
+                changed = True
+    return levels
 
 
 def estimate(blocks: list[Block], tight_ns: float) -> Cost:

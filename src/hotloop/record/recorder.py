@@ -22,7 +22,7 @@ import numpy as np
 from hotloop import spans
 from hotloop.clock import DeviceClock, now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account
-from hotloop.record.fold import Ints
+from hotloop.record.fold import Ints, first_step
 from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
 from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
 from hotloop.record.options import RecordOptions
@@ -224,10 +224,7 @@ class Recorder:
         was_dark, began = self._governor.dark, self._drain()
         at = now_ns()
         every = spans.known_spans()
-        counted = self._governor.counted(every)
-        self._counted += counted
-        self._rates += counted
-        self._governor.close_block(at - self._block_start, began + self._since_drain, counted)
+        self._governor.close_block(at - self._block_start, began + self._since_drain, self._tally())
         self._since_drain = Counter()
         self._block_start = at
         changed = self._governor.open_block(every)
@@ -236,12 +233,18 @@ class Recorder:
         if changed:
             self._settle_at = at + SETTLE_NS
 
+    def _tally(self) -> Counter[int]:
+        """Take the calls that were counted but not timed."""
+        counted = self._governor.counted(spans.known_spans())
+        self._counted += counted
+        self._rates += counted
+        return counted
+
     def _settle(self) -> None:
         self._since_drain = self._since_drain + self._drain()
         self._fold(now_ns(), dark=True)
         self._settle_at = 0
-        keys = [(account.tree.keys, account.opened) for account in self.accounts]
-        open_codes = {tree[each.node].variant >> 1 for tree, opened in keys for each in opened}
+        open_codes = {each.code for account in self.accounts for each in account.opened}
         self._governor.settle(open_codes, spans.known_spans())
 
     def _fold(self, at: int, dark: bool) -> None:
@@ -263,15 +266,12 @@ class Recorder:
 
     def _cut_at_first_step(self, account: Account, events: Ints, dark: bool) -> Ints:
         """End a window where the first environment step begins: what comes before is start-up."""
-        code = spans.known_counters().get("env_steps")
-        found = np.flatnonzero(events[:, 0] == code) if code else []
-        if not len(found):
+        cut = first_step(events, spans.known_counters().get("env_steps", 0), self._codes)
+        if cut is None:
             return events
-        inside = events[: found[0], 0]
-        begins = np.flatnonzero((inside > 0) & (inside < COUNTER_BASE))
-        begins = begins[self._codes.env[inside[begins]]]
-        cut = int(begins[-1]) if len(begins) else int(found[0])
-        at = int(events[cut, 1]) if len(begins) else self._block_start
+        # A step that is only counted has no time: it is that of the event before it.
+        timed = events[: cut + 1][events[: cut + 1, 0] < COUNTER_BASE]
+        at = max(int(timed[-1, 1]) if len(timed) else 0, account.folded_until)
         self._loop_started = True
         self._fold_account(account, events[:cut], at, dark)
         self._end_window(at)
@@ -287,12 +287,14 @@ class Recorder:
 
     def _second(self, at: int, last: bool = False) -> None:
         self._since_drain = self._since_drain + self._drain()
+        if last:
+            self._tally()
         self._fold(at, self._governor.dark or bool(self._settle_at))
         self._read_device()
         elapsed = max(at - self._second_start, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
-        self._governor.learn(rates, self._mean_ns())
+        self._governor.learn(rates, self._mean_ns(), {pair for each in self.accounts for pair in each.tree.pairs()})
         self._pace((cpu - self._background_ns) / elapsed)
         self._background_ns = cpu
         self._rates = Counter()
@@ -350,6 +352,7 @@ class Recorder:
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
             self._armed = True
+            self._process_marks = self._marks()
             self.start_ns = self.loop_start_ns = self._window_start = at
 
     def _end_window(self, at: int) -> None:

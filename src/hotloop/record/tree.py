@@ -43,6 +43,8 @@ class OpenSpan:
     start_ns: int
     last_child: int = EDGE
     """Variant of the child that ended last: what the next gap comes after."""
+    code: int = 0
+    """Of the span; 0 for the root. A full tree has no node that would tell it."""
 
 
 @dataclass(slots=True)
@@ -55,6 +57,11 @@ class Tree:
     """The gap last seen after a sibling, for a gap whose end is not known yet."""
     acting: dict[int, bool] = field(default_factory=dict)
     """Whether a network's last call was acting, for one whose sequel is not known yet."""
+
+    def pairs(self) -> set[tuple[int, int]]:
+        """Which span code was seen directly inside which."""
+        spans = [key for key in self.keys if key.kind == "span" and key.parent > ROOT]
+        return {(self.keys[key.parent].variant >> 1, key.variant >> 1) for key in spans}
 
     def intern(self, key: NodeKey) -> int:
         """Return the number of a path, new or known."""

@@ -30,6 +30,10 @@ FILES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
 )
 
 
+TRAINERS = re.compile(r"[/\\](stable_baselines3|sb3_contrib|torchrl|tianshou|rllib|skrl|sample_factory|lightning)[/\\]")
+"""Libraries that run the loop themselves: the user's line above them is `model.learn()` and tells nothing."""
+
+
 def gap_phase(before: Phase | None, after: Phase | None, seen: Counter[Phase | None]) -> Phase:
     """Return the phase of a gap.
 
@@ -48,8 +52,12 @@ def gap_phase(before: Phase | None, after: Phase | None, seen: Counter[Phase | N
 
 def phase_of_stack(stack: tuple[Frame, ...]) -> Phase | None:
     """Tell a phase from a sampled stack: by the user's own line, else by the library it is in."""
-    own = next((frame for frame in stack if frame.own), None)
-    if own is not None:
+    for frame in stack:
+        if frame.own or TRAINERS.search(frame.file):
+            break
+    else:
+        frame = None
+    if (own := frame) is not None and own.own:
         for phase, pattern in LINES:
             if pattern.search(own.text):
                 return phase

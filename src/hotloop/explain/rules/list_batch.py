@@ -35,6 +35,11 @@ SUBSCRIPT = re.compile(r"[\w\)\]]\[")
 ELSEWHERE = ENVIRONMENT | {Phase.ACT, Phase.STORE, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT, Phase.WAIT}
 GATHER_CALL_NS = 25_000
 """What a gather of five small columns costs whatever their size: five indexing calls of some microseconds."""
+GATHER_PASSES = 1.5
+"""A gather of rows is that much slower than a plain copy of the bytes."""
+HEAVY_BYTES = 100_000
+AS_FRAMES = 5 / 32
+"""Bytes left of two float32 stacks of four where one window of five uint8 frames is gathered instead."""
 ADVICE = """\
 Keep transitions in preallocated arrays and gather a batch by index:
     self.obs = np.zeros((capacity, *shape), np.uint8)      # once; one array a field
@@ -65,9 +70,10 @@ def find(loop: Loop) -> list[Cause]:
     claimed = grow(seeds, pool)
     calls = max(_sample_calls(loop, claimed), 1)
     moved = loop.counts.get("replay_bytes", 0)
-    once_ns = moved / copy_speed(loop) * 1e9
-    fixed_ns = calls * GATHER_CALL_NS + once_ns
-    residual = left_over(claimed, fixed_ns, calls * GATHER_CALL_NS / 2 + 0.5 * once_ns, 2 * fixed_ns)
+    heavy = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1) > HEAVY_BYTES
+    gathered = moved * (AS_FRAMES if heavy else 1.0)
+    fixed_ns = calls * GATHER_CALL_NS + GATHER_PASSES * gathered / copy_speed(loop) * 1e9
+    residual = left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns)
     evidence = [hottest(loop, claimed)]
     if moved:
         speed = moved / (total_ns(claimed) / 1e9)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from hotloop.explain.evidence import duration, hottest, indices, percent, times, total_ns
 from hotloop.explain.finding import Cause, Residual, clamped
-from hotloop.explain.loop import Atom, Loop
+from hotloop.explain.loop import Loop
 from hotloop.spans import Phase
-from hotloop.trace.model import Process, Sample, Thread
+from hotloop.trace.model import Frame, Node, Process, Sample, Thread
 
 QUEUES = re.compile(r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$")
 NAMES = re.compile(r"queue|lock|semaphore|condition", re.IGNORECASE)
@@ -39,8 +39,9 @@ class Work:
 
 def find(loop: Loop) -> list[Cause]:
     """Find time in queues and their pickling, where they carry about one item an environment step."""
-    claimed = loop.where(_queues)
-    calls = sum(n.calls for n in loop.thread.nodes if n.phase is Phase.WAIT and NAMES.search(n.name))
+    claimed = loop.where(lambda atom: _of_queue(loop, atom.node) or _in_queue(atom.stack))
+    outermost = [n for n in loop.thread.nodes if _is_queue(n) and not _of_queue(loop, loop.parent(n))]
+    calls = sum(node.calls for node in outermost)
     per_step = calls / max(loop.env_steps, 1)
     if not claimed or per_step < LEAST_PER_STEP:
         return []
@@ -83,13 +84,15 @@ def _residual(loop: Loop, works: list[Work], claimed_ns: float) -> Residual:
     return clamped(wait + 0.03, 0.6 * wait, 1.4 * wait + 0.1)
 
 
-def _queues(atom: Atom) -> bool:
-    if atom.node.phase is Phase.WAIT and NAMES.search(atom.node.name):
-        return True
-    return _in_queue(atom.stack)
+def _is_queue(node: Node) -> bool:
+    return node.phase is Phase.WAIT and node.kind == "span" and NAMES.search(node.name) is not None
 
 
-def _in_queue(stack: tuple) -> bool:
+def _of_queue(loop: Loop, node: Node | None) -> bool:
+    return node is not None and any(_is_queue(each) for each in loop.lineage(node))
+
+
+def _in_queue(stack: tuple[Frame, ...]) -> bool:
     return any(QUEUES.search(frame.file) for frame in stack)
 
 

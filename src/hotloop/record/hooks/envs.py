@@ -11,20 +11,21 @@ import functools
 import inspect
 import re
 import types
+from threading import get_ident
 from typing import Any
 
 import numpy as np
 
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
-from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark
+from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark, quiet
 from hotloop.spans import Phase, count, recording
 
 _BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
 _PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
 _NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
 """What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
-_RENDER = re.compile(r"render|draw")
+_RENDER = re.compile(r"render|draw(?!n|_(cards?|hand|tiles?|samples?|random|number))")
 _OBSERVE = re.compile(
     r"_{0,2}((get|build|make|compute|encode|extract|create|stack)_)?(all_)?"
     r"(obs|observe|observations?|features?|frames?_stack|stack(ed)?_frames?)(?!\w*(space|spec|shape|size|dim|mode))(_\w+)?"
@@ -173,12 +174,12 @@ def _host_array(flags: Any) -> np.ndarray | None:
         return np.asarray(flags)
     if not getattr(flags, "is_cpu", False):
         return None
-    at = here.at
-    quiet, at.quiet = at.quiet, True
+    thread = get_ident()
+    quiet.add(thread)
     try:
         return np.asarray(flags.detach())
     finally:
-        at.quiet = quiet
+        quiet.discard(thread)
 
 
 SUBJECT = Subject(on_class=on_class)

@@ -19,10 +19,9 @@ from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, roo
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark, timed_method
 from hotloop.spans import Phase, count, recording
 
-_ADD = re.compile(
-    r"_?(add|push|append|store|remember|put|insert|extend|write|save_transition)(_(batch|all|many|step|transitions?|experiences?|sample|sequence|episode|n))?"
-)
-_TAKE = re.compile(r"(sample|get_batch|sample_batch|sample_\w+|get_minibatch\w*|minibatch(es)?)")
+_WHAT = r"(_(batch|all|many|step|transitions?|experiences?|sequences?|episodes?|rows|memory|minibatch|n))?"
+_ADD = re.compile(r"_?(add|push|append|store|remember|put|insert|extend|write|save)" + _WHAT)
+_TAKE = re.compile(r"(sample|get_batch|get_minibatch|get_samples)" + _WHAT)
 _NAMED = re.compile(r"buffer|replay|memory|rollout|storage", re.IGNORECASE)
 _NOT_REPLAY = frozenset({"torch", "builtins", "pandas", "polars", "random"})
 
@@ -45,8 +44,8 @@ def on_class(cls: type, patches: Patches) -> None:
 
 
 def _is_buffer(cls: type) -> bool:
-    if root(cls) in _NOT_REPLAY:
-        return False
+    if root(cls) in _NOT_REPLAY or any(base.__name__ == "Module" and root(base) == "torch" for base in cls.__mro__):
+        return False  # a policy samples actions, and a list of layers can be extended
     names = [name for base in cls.__mro__[:-1] for name in vars(base)]
     if not any(map(_ADD.fullmatch, names)):
         return False

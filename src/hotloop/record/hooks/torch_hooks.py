@@ -10,12 +10,13 @@ import functools
 import types
 import weakref
 from collections.abc import Callable
+from threading import get_ident
 from typing import Any
 
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.flops import call_counted, note_layer
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
-from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, span_of, timed_method
+from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, quiet, span_of, timed_method
 from hotloop.spans import Phase, Span, count, recording
 
 HOST_SYNCS = {
@@ -92,16 +93,17 @@ def optimising(fn: Wrapper, spans: SpansByType) -> Wrapper:
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling() or (each := spans[type(self)]) is None:
             return fn(self, *args, **kwargs)
-        at = here.at
-        quiet = at.quiet
-        at.quiet = True
+        thread = get_ident()
+        nested = thread in quiet
+        quiet.add(thread)
         try:
             with each:
-                if not quiet and _lead.stepped(self):
+                if not nested and _lead.stepped(self):
                     count("updates")
                 return fn(self, *args, **kwargs)
         finally:
-            at.quiet = quiet
+            if not nested:
+                quiet.discard(thread)
 
     return mark(step, spans)
 
@@ -162,15 +164,25 @@ def going_back(fn: Wrapper, each: Span) -> Wrapper:
 
 
 def syncing(fn: Wrapper, counter: str) -> Wrapper:
-    """Count a host sync, where all tensors are on the CPU."""
+    """Count a host sync, where all tensors are on the CPU.
+
+    Nothing else in here: such calls are many and short. There is no need to step aside for torch.compile, to
+    which these methods are names rather than functions.
+    """
 
     @functools.wraps(fn)
-    def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not wrappers.is_compiling() and not here.at.quiet:
+    def sync(self: Any) -> Any:
+        if not quiet or get_ident() not in quiet:
+            count(counter)
+        return fn(self)
+
+    @functools.wraps(fn)
+    def sync_with(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if not quiet or get_ident() not in quiet:
             count(counter)
         return fn(self, *args, **kwargs)
 
-    return mark(sync)
+    return mark(sync_with if fn.__name__ in ("cpu", "numpy") else sync)
 
 
 def syncing_device(fn: Wrapper, counter: str, each: Span) -> Wrapper:
@@ -178,7 +190,7 @@ def syncing_device(fn: Wrapper, counter: str, each: Span) -> Wrapper:
 
     @functools.wraps(fn)
     def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or here.at.quiet:
+        if wrappers.is_compiling() or get_ident() in quiet:
             return fn(self, *args, **kwargs)
         if self.is_cpu:
             count(counter)

@@ -23,7 +23,7 @@ Wrapper = Callable[..., Any]
 class At:
     """Where a thread is, as far as hooks need to know."""
 
-    __slots__ = ("graph_flops", "layers", "leaf", "modules", "quiet", "samples", "steps")
+    __slots__ = ("graph_flops", "layers", "leaf", "modules", "samples", "steps")
 
     def __init__(self) -> None:
         self.steps = 0
@@ -34,8 +34,6 @@ class At:
         """Timed module calls open."""
         self.samples = 0
         """Replay samples open."""
-        self.quiet = False
-        """Whether host syncs are a library's own business and are not counted."""
         self.layers: list[int] | None = None
         """Where the layers of a first forward leave their FLOPs, or None."""
         self.graph_flops = 0
@@ -50,6 +48,9 @@ class Here(threading.local):
 
 
 here = Here()
+
+quiet: set[int] = set()
+"""Threads in which host syncs are a library's own business and are not counted. Nearly always empty."""
 
 
 def _never() -> bool:
