@@ -82,7 +82,7 @@ class Replay:
         return [torch.as_tensor(column[i]) for column in columns]
 
 
-def main(steps):
+def main(steps):  # noqa: PLR0915  one flat function is how such scripts are written
     random.seed(1)
     np.random.seed(1)
     torch.manual_seed(1)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hotloop.clock import cpu_clock_of
 from hotloop.record.fold import Folded, Ints, fold
 from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree
-from hotloop.spans import Log
+from hotloop.spans import COUNTER_BASE, Log
 from hotloop.trace.histogram import BUCKETS, bucket_of
 
 NOTHING = np.empty((0, 2), np.int64)
@@ -60,10 +60,13 @@ class Account:
         self.pending_events += len(taken)
         return taken
 
-    def take_pending(self) -> Ints:
-        """Return the drained events as `[n, 2]` and forget them."""
-        parts, self.pending, self.pending_events = self.pending, [], 0
-        return np.concatenate([*parts, NOTHING])
+    def take_pending(self, until_ns: int) -> Ints:
+        """Return the drained events up to a moment as `[n, 2]`. Later ones wait, for they belong to the next fold."""
+        events = np.concatenate([*self.pending, NOTHING])
+        late = np.flatnonzero((events[:, 0] < COUNTER_BASE) & (events[:, 1] > until_ns))
+        cut = int(late[0]) if len(late) else len(events)
+        self.pending, self.pending_events = [events[cut:]], len(events) - cut
+        return events[:cut]
 
     def fold(self, events: Ints, until_ns: int, codes: Codes, dark: bool) -> Folded:
         """Fold events into the account, up to a moment."""

@@ -78,7 +78,7 @@ class Recorder:
         self._window, self._window_ns = 0, round(self.options.window_s * SECOND_NS)
         self._windows_at_length = 0
         self._last_look = self._block_start = self._second_start = begin
-        self._settle_at = self._totals_at = 0
+        self._settle_at = self._totals_at = self._ended_ns = 0
         self._tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
         self._asked_tick_ns = self._tick_ns
         self._background_ns = 0
@@ -111,7 +111,7 @@ class Recorder:
         self.leave_collections()
         if not self.failed:
             try:
-                self._second(now_ns(), last=True)
+                self._second(self._ended_ns or now_ns(), last=True)
                 self._writer.files.close()
             except Exception as error:
                 self._fail(error)
@@ -221,8 +221,8 @@ class Recorder:
     # -- blocks -----------------------------------------------------------------------------------------------
 
     def _turn_block(self) -> None:
-        was_dark, began = self._governor.dark, self._drain()
         at = now_ns()
+        was_dark, began = self._governor.dark, self._drain()
         every = spans.known_spans()
         self._governor.close_block(at - self._block_start, began + self._since_drain, self._tally())
         self._since_drain = Counter()
@@ -241,8 +241,9 @@ class Recorder:
         return counted
 
     def _settle(self) -> None:
+        at = now_ns()
         self._since_drain = self._since_drain + self._drain()
-        self._fold(now_ns(), dark=True)
+        self._fold(at, dark=True)
         self._settle_at = 0
         open_codes = {each.code for account in self.accounts for each in account.opened}
         self._governor.settle(open_codes, spans.known_spans())
@@ -254,7 +255,7 @@ class Recorder:
         for account in self.accounts:
             if not (account.pending_events or account.sightings or account is self.main):
                 continue
-            events = account.take_pending()
+            events = account.take_pending(at)
             if not self._loop_started and self._armed:
                 events = self._cut_at_first_step(account, events, dark)
             self._fold_account(account, events, at, dark)
@@ -313,7 +314,7 @@ class Recorder:
         self._writer.state(self._state(at, "finished" if last else "running"))
         if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
             spans.hush()
-            self._stopping = True
+            self._ended_ns, self._stopping = at, True
 
     def _read_device(self) -> None:
         if self._device is None and (cuda := cuda_in_use()) is not None:

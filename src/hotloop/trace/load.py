@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import psutil
@@ -38,6 +39,14 @@ def load(path: str | Path) -> Trace:
     """
     folder = Path(path)
     manifest = read_manifest(folder)
+    try:
+        return _load(folder, manifest)
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError) as error:
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise RunUnreadable(f"the files of {folder} do not fit together ({reason}): record the run again") from error
+
+
+def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
     parts = [each for each in map(_read_process, sorted(folder.glob("*/process.json"))) if each is not None]
     main = next((each for each in parts if each.process["main"]), None)
     if main is None or not len(main.memory["window"]):

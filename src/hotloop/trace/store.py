@@ -127,13 +127,22 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
 def read_table(folder: Path, table: str) -> dict[str, NDArray[np.int64]]:
     """Read a stream with its tail, up to the last whole batch. Missing files are empty tables."""
     batches = [*_whole_batches(folder / f"{table}.arrows"), *_whole_batches(folder / f"{table}.tail.arrow")]
-    merged = pa.Table.from_batches(batches, schema=SCHEMAS[table])
-    return {name: merged.column(name).to_numpy() for name in merged.schema.names}
+    columns: dict[str, NDArray[np.int64]] = {}
+    for each in SCHEMAS[table]:
+        # A column that an earlier version did not have yet counts as zero.
+        parts = [
+            batch.column(each.name).to_numpy(zero_copy_only=False)
+            for batch in batches
+            if each.name in batch.schema.names
+        ]
+        rows = sum(batch.num_rows for batch in batches)
+        columns[each.name] = np.concatenate(parts) if parts else np.zeros(rows, np.int64)
+    return columns
 
 
 def read_totals(folder: Path) -> list[dict[str, Any]]:
     """Read the totals table as rows."""
-    return pa.Table.from_batches(_whole_batches(folder / "totals.arrow"), schema=SCHEMAS["totals"]).to_pylist()
+    return [row for batch in _whole_batches(folder / "totals.arrow") for row in batch.to_pylist()]
 
 
 def _whole_batches(path: Path) -> list[pa.RecordBatch]:

@@ -1,0 +1,143 @@
+"""Bugs of the recorder that were found once."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotloop.record.options import RecordOptions
+from hotloop.spans import Phase, count, hook_span
+from hotloop.trace import summary
+from hotloop.trace.load import load
+from tests.scripted import START_NS, scripted_run
+
+MS = 1_000_000
+
+
+def test_calls_are_exact_although_the_first_window_ends_at_the_first_step(tmp_path, monkeypatch):
+    """Calls drained with the first window were counted there, and made the loop's calls too many."""
+    with scripted_run(tmp_path, monkeypatch) as run:
+        for _ in range(4):
+            run.during("load", 25 * MS)
+        for _ in range(50):
+            run.during("env.step", 10 * MS, "env_steps")
+            run.during("load", 2 * MS)
+        run.second()
+        for _ in range(50):
+            run.during("env.step", 10 * MS, "env_steps")
+    trace = load(tmp_path)
+    calls = {row.name: row.calls for row in summary.spans(trace) if not row.name.startswith("(")}
+    assert calls == {"env.step": 100, "load": 50}
+    assert trace.main.counts["env_steps"] == 100
+
+
+def test_the_loop_begins_with_the_outermost_environment(tmp_path, monkeypatch):
+    """It began with the innermost one, so that the first step's wrappers were taken for start-up."""
+    with scripted_run(tmp_path, monkeypatch) as run:
+        run.spend(70 * MS)
+        for _ in range(3):
+            with run.open(hook_span("Outer.step", Phase.ENV)):
+                run.spend(4 * MS)
+                run.during(hook_span("Inner.step", Phase.ENV), 6 * MS, "env_steps")
+    trace = load(tmp_path)
+    assert trace.loop_start_ns == START_NS + 70 * MS
+    assert trace.thread.wall_ns == 30 * MS
+
+
+def test_a_step_counted_after_its_span_begins_the_loop_with_that_span(tmp_path, monkeypatch):
+    with scripted_run(tmp_path, monkeypatch) as run:
+        run.during("env.reset", 20 * MS)
+        run.spend(50 * MS)
+        for _ in range(3):
+            run.during("env.step", 10 * MS)
+            count("env_steps")
+    trace = load(tmp_path)
+    assert trace.loop_start_ns == START_NS + 70 * MS
+    assert trace.thread.wall_ns == 30 * MS
+
+
+def test_steps_without_a_span_begin_the_loop_without_turning_time_back(tmp_path, monkeypatch):
+    """The loop was begun at the last block's begin, which may lie before what had been folded already."""
+    with scripted_run(tmp_path, monkeypatch) as run:
+        run.during("loss", 40 * MS)
+        run.second()
+        run.during("loss", 60 * MS)
+        count("env_steps")
+        run.during("loss", 30 * MS)
+    trace = load(tmp_path)
+    assert trace.loop_start_ns == START_NS + 100 * MS
+    assert trace.thread.wall_ns == 30 * MS
+    assert (trace.main.windows.end_ns >= trace.main.windows.start_ns).all()
+
+
+def test_what_is_not_recorded_any_more_is_no_time_of_the_run(tmp_path, monkeypatch):
+    """With a limit in seconds, all that the script did after it was put down as one long gap."""
+    options = RecordOptions(hz=0, for_s=1.0)
+    with scripted_run(tmp_path, monkeypatch, options) as run:
+        for _ in range(10):
+            run.during("loss", 100 * MS)
+        run.second()
+        run.during("loss", 30_000 * MS)
+    trace = load(tmp_path)
+    assert trace.thread.wall_ns == 1000 * MS
+    assert sum(row.calls for row in summary.spans(trace)) == 10
+
+
+def test_events_after_the_moment_of_a_cut_keep_their_length(tmp_path, monkeypatch):
+    """Calls made between reading the clock and reading the log were given no time at all."""
+    with scripted_run(tmp_path, monkeypatch) as run:
+        run.during("env.step", 10 * MS, "env_steps")
+        at = run.now
+        run.during("env.step", 10 * MS, "env_steps")
+        run.recorder._second(at)
+        run.during("env.step", 10 * MS, "env_steps")
+    trace = load(tmp_path)
+    step = next(row for row in summary.spans(trace) if row.name == "env.step")
+    assert (step.calls, step.min_s, step.max_s) == (3, 0.01, 0.01)
+    assert trace.main.counts["env_steps"] == 3
+
+
+def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
+    """The tally of thinned spans was read at the end of blocks only, not at the end of the run."""
+    from hotloop import spans
+
+    each = spans.span("loss.thinned")
+    with scripted_run(tmp_path, monkeypatch) as run:
+        for _ in range(5):
+            run.during(each, 10 * MS)
+        spans.make_counted(each)
+        for _ in range(7):
+            run.during(each, 10 * MS)
+    trace = load(tmp_path)
+    assert sum(row.calls for row in summary.spans(trace) if row.name == "loss.thinned") == 12
+
+
+def test_what_happened_before_the_asked_begin_is_not_in_the_first_window(tmp_path, monkeypatch):
+    """CPU time, page faults and pauses were counted from the start of the process's recording on."""
+    from hotloop.record import recorder
+
+    used = iter(range(1000, 100_000, 1000))
+    monkeypatch.setattr(recorder, "process_cpu_ns", lambda: next(used) * MS)
+    with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_s=2.0)) as run:
+        for _ in range(5):
+            run.during("loss", 1000 * MS)
+            run.second()
+    trace = load(tmp_path)
+    assert trace.thread.wall_ns == 3000 * MS
+    # A reading is 1 s more than the one before: at most two a window, and none from before the begin.
+    assert trace.main.counts["cpu_ns"] <= 2 * 1000 * MS * len(trace.main.windows.start_ns)
+    assert trace.main.windows.start_ns.min() == START_NS + 2000 * MS
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_steps_before_the_asked_begin_do_not_count(tmp_path, monkeypatch, again):
+    with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_steps=20)) as run:
+        for _ in range(20):
+            run.during("env.step", 10 * MS, "env_steps")
+            if again:
+                run.second()
+        run.second()
+        for _ in range(30):
+            run.during("env.step", 10 * MS, "env_steps")
+    trace = load(tmp_path)
+    assert trace.main.counts["env_steps"] == 30
+    assert trace.thread.wall_ns == 300 * MS
