@@ -1,0 +1,183 @@
+"""Files that were cut at any byte are read up to the last whole batch; what was written is read back."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory, mkdtemp
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hotloop.errors import HotloopError, RunUnreadable
+from hotloop.trace import store, summary
+from hotloop.trace.load import load
+from tests.scripted import scripted_run
+
+MS = 1_000_000
+TABLES = ("windows", "spans", "counters", "samples", "memory", "raw")
+SMALL = {"int16": 2**15 - 1, "int32": 2**31 - 1, "int64": 2**63 - 1}
+
+
+def some_columns(draw: st.DrawFn, table: str) -> dict[str, list[int]]:
+    n = draw(st.integers(1, 4))
+    columns = {}
+    for field in store.SCHEMAS[table]:
+        most = SMALL[str(field.type)]
+        columns[field.name] = draw(st.lists(st.integers(-most, most), min_size=n, max_size=n))
+    return columns
+
+
+@st.composite
+def batches(draw: st.DrawFn) -> tuple[str, list[dict[str, list[int]]]]:
+    table = draw(st.sampled_from(TABLES))
+    return table, [some_columns(draw, table) for _ in range(draw(st.integers(0, 4)))]
+
+
+def joined(parts: list[dict[str, list[int]]], table: str) -> dict[str, list[int]]:
+    return {name: [v for part in parts for v in part[name]] for name in store.SCHEMAS[table].names}
+
+
+def read(folder: Path, table: str) -> dict[str, list[int]]:
+    return {name: column.tolist() for name, column in store.read_table(folder, table).items()}
+
+
+@given(batches(), st.booleans())
+@settings(max_examples=40)
+def test_what_was_written_is_read_back(given_batches, closed):
+    table, parts = given_batches
+    with TemporaryDirectory() as place:
+        files = store.ProcessFiles(Path(place) / "p")
+        for part in parts:
+            files.append(table, part)
+        if closed:
+            files.close()
+        assert read(files.folder, table) == joined(parts, table)
+        if not closed:
+            files.close()
+
+
+@given(batches(), st.data())
+@settings(max_examples=60)
+def test_a_cut_stream_is_read_up_to_its_last_whole_batch(given_batches, data):
+    table, parts = given_batches
+    with TemporaryDirectory() as place:
+        files = store.ProcessFiles(Path(place) / "p")
+        path, sizes = files.folder / f"{table}.arrows", []
+        for part in parts:
+            files.append(table, part)
+            sizes.append(path.stat().st_size)
+        files.close()
+        if not parts:
+            assert not path.exists()
+            return
+        content = path.read_bytes()
+        at = data.draw(st.integers(0, len(content)))
+        path.write_bytes(content[:at])
+        whole = sum(size <= at for size in sizes)
+        assert read(files.folder, table) == joined(parts[:whole], table)
+
+
+@cache
+def a_run() -> Path:
+    """A run of several windows that was not closed, as a killed one is."""
+    folder = Path(mkdtemp(prefix="hotloop-test-"))
+    with pytest.MonkeyPatch.context() as patch, scripted_run(folder / "whole", patch) as run:
+        for second in range(3):
+            for _ in range(5):
+                with run.open("train"):
+                    run.during("env.step", 150 * MS, "env_steps")
+                    run.during("loss", 50 * MS, "updates")
+            if second < 2:
+                run.second()
+            run.recorder._writer.totals(run.recorder.accounts)
+    return folder
+
+
+@pytest.fixture(scope="module", autouse=True)
+def clear_the_run():
+    yield
+    shutil.rmtree(a_run())
+
+
+FILES = (
+    "run.json", "process/process.json", "process/names.jsonl", "process/windows.arrows", "process/spans.arrows",
+    "process/counters.arrows", "process/memory.arrows", "process/raw.arrows", "process/totals.arrow",
+    "process/state.json",
+)  # fmt: skip
+
+
+def check_cut(name: str, keep: int) -> None:
+    """Load the run with one file cut to `keep` bytes: a trace that adds up, or one clear error."""
+    cut = a_run() / "cut"
+    shutil.copytree(a_run() / "whole", cut)
+    try:
+        path = cut / name
+        path.write_bytes(path.read_bytes()[:keep])
+        try:
+            trace = load(cut)
+            assert sum(node.self_ns for node in trace.thread.nodes) == trace.thread.wall_ns
+            assert all(node.self_ns >= 0 for node in trace.thread.nodes)
+            summary.phases(trace), summary.spans(trace), summary.counts(trace), summary.rates(trace)
+        except RunUnreadable as error:
+            assert str(cut) in str(error)
+    finally:
+        shutil.rmtree(cut)
+
+
+@given(st.sampled_from(FILES), st.floats(0, 1))
+@settings(max_examples=120, deadline=None)
+def test_a_run_with_any_file_cut_anywhere_loads_or_says_why_not(name, part):
+    size = (a_run() / "whole" / name).stat().st_size
+    check_cut(name, round(part * size))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_run_with_an_empty_file_loads_or_says_why_not(name):
+    check_cut(name, 0)
+
+
+def test_the_whole_run_is_what_was_scripted():
+    trace = load(a_run() / "whole")
+    assert trace.main.counts["env_steps"] == 15
+    # The loop begins inside the first call of "train".
+    assert trace.thread.wall_ns == 3000 * MS
+
+
+@given(st.binary(max_size=300), st.sampled_from(FILES))
+@settings(max_examples=60, deadline=None)
+def test_a_file_of_something_else_never_makes_a_traceback(content, name):
+    cut = a_run() / "foreign"
+    shutil.copytree(a_run() / "whole", cut)
+    try:
+        (cut / name).write_bytes(content)
+        try:
+            load(cut)
+        except HotloopError:
+            pass
+    finally:
+        shutil.rmtree(cut)
+
+
+def test_a_table_of_another_shape_is_unreadable_and_not_a_crash():
+    cut = a_run() / "other"
+    shutil.copytree(a_run() / "whole", cut)
+    try:
+        shutil.copy(cut / "process" / "memory.arrows", cut / "process" / "windows.arrows")
+        with pytest.raises(RunUnreadable):
+            load(cut)
+    finally:
+        shutil.rmtree(cut)
+
+
+def test_missing_tables_are_empty(tmp_path):
+    for table in TABLES:
+        found = store.read_table(tmp_path, table)
+        assert set(found) == set(store.SCHEMAS[table].names)
+        assert all(len(column) == 0 and column.dtype.kind in "iO" or not len(column) for column in found.values())
+    assert store.read_totals(tmp_path) == []
+    assert store.read_names(tmp_path) == []
+    assert isinstance(found["node"], np.ndarray)
