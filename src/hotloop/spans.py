@@ -205,6 +205,30 @@ class _Closing(Span):
     __exit__ = _Live.__exit__
 
 
+class Tally:
+    """A counter for what happens too often to be written down each time: only how often is known.
+
+    `bump()` is a bare C call, safe from any thread; the recorder looks at it with every stack sample and puts
+    the difference down to what the main thread was doing.
+    """
+
+    __slots__ = ("_count", "_reads", "bump", "code", "name")
+
+    def __init__(self, name: str, code: int) -> None:
+        self.name = name
+        self.code = code
+        self._count = itertools.count()
+        self._reads = 0
+        self.bump: Callable[[], int] = self._count.__next__
+
+    def read(self) -> int:
+        """Return how often it was bumped. Only the recorder reads it."""
+        value = next(self._count) - self._reads
+        self._reads += 1
+        return value
+
+
+_tallies: dict[str, Tally] = {}
 _spans: dict[str, Span] = {}
 _by_code: list[Span] = []
 _counters: dict[str, int] = {}
@@ -246,6 +270,14 @@ def count(name: str, amount: int = 1) -> None:
     if code is None:
         code = _register_counter(name)
     extend((code, amount))
+
+
+def tally(name: str) -> Tally:
+    """Return the tally of that name, for hooks on calls that take less than a microsecond."""
+    found = _tallies.get(name)
+    if found is None:
+        found = _tallies.setdefault(name, Tally(name, _register_counter(name)))
+    return found
 
 
 def recording() -> bool:
@@ -348,6 +380,11 @@ def use_device(clock: DeviceClock | None) -> None:
 def known_spans() -> list[Span]:
     """Return all spans by code: the span of code c is at c - 1."""
     return _by_code
+
+
+def known_tallies() -> list[Tally]:
+    """Return all tallies."""
+    return list(_tallies.values())
 
 
 def known_counters() -> dict[str, int]:

@@ -162,13 +162,18 @@ def test_a_file_of_something_else_never_makes_a_traceback(content, name):
         shutil.rmtree(cut)
 
 
-def test_a_table_of_another_shape_is_unreadable_and_not_a_crash():
+@pytest.mark.parametrize("source", TABLES)
+@pytest.mark.parametrize("target", TABLES)
+def test_one_table_in_place_of_another_never_makes_a_traceback(source, target):
     cut = a_run() / "other"
     shutil.copytree(a_run() / "whole", cut)
     try:
-        shutil.copy(cut / "process" / "memory.arrows", cut / "process" / "windows.arrows")
-        with pytest.raises(RunUnreadable):
+        content = cut / "process" / f"{source}.arrows"
+        (cut / "process" / f"{target}.arrows").write_bytes(content.read_bytes() if content.exists() else b"")
+        try:
             load(cut)
+        except RunUnreadable as error:
+            assert str(cut) in str(error)
     finally:
         shutil.rmtree(cut)
 
@@ -177,7 +182,7 @@ def test_missing_tables_are_empty(tmp_path):
     for table in TABLES:
         found = store.read_table(tmp_path, table)
         assert set(found) == set(store.SCHEMAS[table].names)
-        assert all(len(column) == 0 and column.dtype.kind in "iO" or not len(column) for column in found.values())
+        assert all(len(column) == 0 for column in found.values())
     assert store.read_totals(tmp_path) == []
     assert store.read_names(tmp_path) == []
     assert isinstance(found["node"], np.ndarray)

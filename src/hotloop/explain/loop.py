@@ -91,30 +91,50 @@ class Loop:
         """Return the node's parent, None for the root."""
         return self.thread.by_id.get(node.parent)
 
-    def phases(self, node: Node) -> set[Phase]:
+    def phases(self, node: Node) -> frozenset[Phase]:
         """Return the phases of the node and its ancestors."""
-        return {each.phase for each in self.lineage(node)}
+        return self._phases[node.id]
+
+    @cached_property
+    def _phases(self) -> dict[int, frozenset[Phase]]:
+        found: dict[int, frozenset[Phase]] = {}
+        for node in self.thread.nodes:
+            found[node.id] = found.get(node.parent, frozenset()) | {node.phase}
+        return found
+
+    @cached_property
+    def env_names(self) -> frozenset[str]:
+        """Names of the spans that belong to the environment."""
+        nodes = self.thread.nodes
+        return frozenset(each.name for each in nodes if each.kind == "span" and each.phase in ENVIRONMENT)
 
     def where(self, wanted: Callable[[Atom], bool]) -> list[Atom]:
         """Return the atoms that satisfy a condition."""
         return [atom for atom in self.atoms if wanted(atom)]
 
-    def tally(self, name: str, wanted: Callable[[Node], bool]) -> float:
-        """Return how much of a counter of the main process belongs to nodes that satisfy a condition.
+    @cached_property
+    def untimed(self) -> dict[str, float]:
+        """By counter: all that was counted, for what was counted while spans were timed.
 
-        While the recorder times nothing, in order to save time, counts go to the root: they are shared out
+        While the recorder times nothing, in order to save time, counts go to the root. They are shared out
         as they were in the rest of the time.
         """
-        placed = [node for node in self.thread.nodes if node.kind != "root"]
-        lit = sum(node.counts.get(name, 0) for node in placed)
-        if not lit:
-            return 0.0
-        scale = max(self.trace.main.counts.get(name, 0) / lit, 1.0)
-        return scale * sum(node.counts.get(name, 0) for node in placed if wanted(node))
+        lit: dict[str, int] = {}
+        for node in self.thread.nodes:
+            if node.kind != "root":
+                for name, amount in node.counts.items():
+                    lit[name] = lit.get(name, 0) + amount
+        counts = self.trace.main.counts
+        return {name: max(counts.get(name, 0) / amount, 1.0) for name, amount in lit.items() if amount}
+
+    def counted(self, name: str, node: Node) -> float:
+        """Return a counter's amount in a node over the whole loop."""
+        return node.counts.get(name, 0) * self.untimed.get(name, 1.0)
 
     def host_syncs(self, wanted: Callable[[Node], bool]) -> float:
         """Return how many values were fetched from tensors in nodes that satisfy a condition."""
-        return sum(self.tally(name, wanted) for name in SYNCS)
+        nodes = [node for node in self.thread.nodes if node.kind != "root" and wanted(node)]
+        return sum(self.counted(name, node) for node in nodes for name in SYNCS)
 
     def share(self, atoms: Iterable[Atom]) -> float:
         """Return the share of wall time that the atoms take."""

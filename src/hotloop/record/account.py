@@ -6,6 +6,7 @@ buckets an octave (percentiles are right to 5 %), and everything else is a sum.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,7 @@ class Account:
         self.max_ns = np.zeros(0, np.int64)
         self.histogram = np.zeros((0, BUCKETS), np.int32)
         self.rises: list[tuple[int, int, int, int]] = []
+        self.bumps: list[tuple[int, int, int, int]] = []
         self.grown: dict[int, tuple[int, int, int]] = {}
         self.named = 0
 
@@ -78,12 +80,18 @@ class Account:
         self.window["self_ns"][done.node] += done.self_ns
         if len(done.done_node):
             self._add_calls(done.done_node, done.done_end - done.done_start)
-        for node, code, amount in zip(
-            done.counter_node.tolist(), done.counter_code.tolist(), done.counter_amount.tolist(), strict=True
-        ):
-            self.counters[node, code] = self.counters.get((node, code), 0) + amount
+        if len(done.counter_node):
+            self._add_counts(done)
         self._place_sightings(done, until_ns)
         return done
+
+    def _add_counts(self, done: Folded) -> None:
+        keys, place = np.unique((done.counter_node << 32) | done.counter_code, return_inverse=True)
+        sums = np.zeros(len(keys), np.int64)
+        np.add.at(sums, place, done.counter_amount)
+        for key, amount in zip(keys.tolist(), sums.tolist(), strict=True):
+            where = key >> 32, key & 0xFFFFFFFF
+            self.counters[where] = self.counters.get(where, 0) + amount
 
     def _add_calls(self, node: Ints, duration: Ints) -> None:
         size = len(self.tree.keys)
@@ -93,7 +101,7 @@ class Account:
         np.add.at(self.histogram.reshape(-1), node * BUCKETS + bucket_of(duration), 1)
 
     def _place_sightings(self, done: Folded, until_ns: int) -> None:
-        """Find the node in which each stack was seen, and each growth of memory."""
+        """Find the node in which each stack was seen, each growth of memory, each change of a tally."""
         ready = [each for each in self.sightings if each[0] <= until_ns]
         self.sightings = self.sightings[len(ready) :]
         for node, (_, stack, wall_ns, cpu_ns) in zip(_innermost(done, ready), ready, strict=True):
@@ -101,6 +109,9 @@ class Account:
             entry[0] += 1
             entry[1] += wall_ns
             entry[2] += cpu_ns
+        bumps, self.bumps = self.bumps, []
+        for node, (_, code, amount, _) in zip(_innermost(done, bumps), bumps, strict=True):
+            self.counters[node, code] = self.counters.get((node, code), 0) + amount
         rises, self.rises = self.rises, []
         for node, (_, grown, rss, gpu) in zip(_innermost(done, rises), rises, strict=True):
             highest = self.grown.get(node, (0, 0, 0))
@@ -160,3 +171,10 @@ def _innermost(done: Folded, seen: list[tuple[int, int, int, int]]) -> list[int]
 
 def _padded(values: Ints, missing: int) -> Ints:
     return np.append(values, np.zeros(missing, np.int64))
+
+
+def calls_begun(events: Ints) -> Counter[int]:
+    """Count the begins of spans among events, by code."""
+    code = events[:, 0]
+    counts = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
+    return Counter({int(each): int(counts[each]) for each in np.flatnonzero(counts)})

@@ -62,7 +62,7 @@ def fold(
     open_codes = [each.code for each in opened]
     segment = _Segment(events, open_codes, ends)
     if not segment.balanced():
-        segment = _Segment(_mend(events, open_codes), open_codes, ends)
+        segment = _Segment(_mend(_without_lost_ends(events, open_codes), open_codes), open_codes, ends)
     shape = _Shape.of(segment, opened, codes, tree, dark)
     return shape.folded()
 
@@ -126,6 +126,13 @@ class _Segment:
         return bool(matched.all() and (self.sign[self.begin] > 0).all() and (self.sign[self.end] < 0).all())
 
 
+def _without_lost_ends(events: Ints, open_codes: list[int]) -> Ints:
+    """Drop the ends of spans that began nowhere here: many, where a frequent span was just switched off."""
+    code = events[:, 0]
+    begun = np.concatenate([code[code > 0], np.array(open_codes, np.int64)])
+    return events[(code > 0) | np.isin(-code, begun)]
+
+
 def _mend(events: Ints, open_codes: list[int]) -> Ints:
     """Drop what cannot be placed: it happens around the moments at which spans are switched off and on.
 
@@ -156,6 +163,7 @@ def _mend(events: Ints, open_codes: list[int]) -> Ints:
             forced[-code] -= 1
         elif len(stack) == still:
             mended[since:] = [each for each in mended[since:] if each[0] >= COUNTER_BASE]
+            since = len(mended)
     return np.array(mended, np.int64).reshape(-1, 2)
 
 

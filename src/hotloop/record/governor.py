@@ -236,8 +236,10 @@ def _least_squares(work: np.ndarray, length: np.ndarray) -> Cost | None:
 
 def _fit(work: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """Return the weights and the inverse of the squares; None where there are too few blocks of either kind."""
+    if len(work) < work.shape[1] + 10:
+        return None
     dark = work[:, -1] < 0.5 * np.median(work[:, -1])
-    if len(work) < work.shape[1] + 10 or dark.sum() < 3:
+    if dark.sum() < 3:
         return None
     squares = work.T @ work
     # Codes that always go together make the matrix singular; a trace of ridge shares their weight.

@@ -21,7 +21,7 @@ import numpy as np
 
 from hotloop import spans
 from hotloop.clock import DeviceClock, now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
-from hotloop.record.account import Account
+from hotloop.record.account import Account, calls_begun
 from hotloop.record.fold import Ints, first_step
 from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
 from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
@@ -86,7 +86,8 @@ class Recorder:
         self._since_drain: Counter[int] = Counter()
         self._timed: Counter[int] = Counter()
         self._counted: Counter[int] = Counter()
-        self._counter_events = 0
+        self._counter_events = self._tally_events = 0
+        self._tallied = {each.code: each.read() for each in spans.known_tallies()}
         self._raw: list[tuple[int, Ints, Ints, Ints]] = []
         self._rss = self._memory.rss_bytes()
         self._process_marks = self._marks()
@@ -155,6 +156,7 @@ class Recorder:
     def _tick(self, at: int, ticks: int) -> None:
         if self.options.hz:
             self._look(at)
+        self._read_tallies(at)
         if ticks % MEMORY_EVERY == 0:
             reading = self._memory.read()
             self.main.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
@@ -183,6 +185,15 @@ class Recorder:
                 account.stack = self._book.number(frame)
             account.sightings.append((at, account.stack, elapsed, min(ran, elapsed)))
 
+    def _read_tallies(self, at: int) -> None:
+        for each in spans.known_tallies():
+            now = each.read()
+            fresh = now - self._tallied.get(each.code, 0)
+            self._tallied[each.code] = now
+            if fresh:
+                self._tally_events += fresh
+                self.main.bumps.append((at, each.code, fresh, 0))
+
     def _account(self, ident: int, at: int) -> Account:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
         account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
@@ -202,11 +213,10 @@ class Recorder:
             account.log, account.name = log, log.name
         began: Counter[int] = Counter()
         for account in self.accounts:
-            code = account.drain()[:, 0]
-            if len(code):
-                self._counter_events += int((code >= COUNTER_BASE).sum())
-                counts = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
-                began.update({int(each): int(counts[each]) for each in np.flatnonzero(counts)})
+            events = account.drain()
+            if len(events):
+                self._counter_events += int((events[:, 0] >= COUNTER_BASE).sum())
+                began.update(calls_begun(events))
         self._timed += began
         self._rates += began
         return began
@@ -290,6 +300,7 @@ class Recorder:
         self._since_drain = self._since_drain + self._drain()
         if last:
             self._tally()
+            self._read_tallies(at)
         self._fold(at, self._governor.dark or bool(self._settle_at))
         self._read_device()
         elapsed = max(at - self._second_start, 1)
@@ -349,7 +360,9 @@ class Recorder:
         self._steps_seen += sum(n for a in self.accounts for (_, c), n in a.counters.items() if c == code)
         for account in self.accounts:
             account.reset()
-        self._timed, self._counted, self._counter_events, self._raw = Counter(), Counter(), 0, []
+        # What was drained after this moment is folded later, and counts.
+        self._timed = sum((calls_begun(part) for a in self.accounts for part in a.pending), Counter())
+        self._counted, self._counter_events, self._raw = Counter(), 0, []
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
             self._armed = True
@@ -397,6 +410,6 @@ class Recorder:
             "state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
             "loop_start_ns": self.loop_start_ns if self._loop_started else None, "process": process_name(),
             "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
-            "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events,
+            "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events, "tally_events": self._tally_events,
             "background_cpu_ns": self._background_ns, "warnings": self._warnings,
         }  # fmt: skip

@@ -21,7 +21,8 @@ Table = Mapping[str, Ints]
 INSIDE = 0.5
 """Part of a span's cost that falls between its two readings of the clock; the rest is its parent's."""
 COUNTER_COST = 0.35
-"""What adding to a counter costs, in spans."""
+TALLY_COST = 0.15
+"""What adding to a counter, and to a tally, costs in spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def _scales(parts: ProcessParts, names: _Names) -> dict[int, float]:
     for index, nodes in names.nodes.items():
         rows = _of_thread(parts.windows, index)
         for node, calls in _sum_by(rows["node"], rows["calls"]).items():
-            kept[nodes[node].get("code", 0)] += calls
+            kept[nodes.get(node, {}).get("code", 0)] += calls
     return {code: begun[code] / n for code, n in kept.items() if n and begun[code]}
 
 
@@ -134,7 +135,7 @@ def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread 
     names, tables = run.names, run.tables
     windows = _of_thread(tables["windows"], index)
     known = names.nodes.get(index, {})
-    if not len(windows["node"]):
+    if not len(windows["node"]) or 0 not in known:
         return None, 0.0
     sums = {name: _sum_by(windows["node"], windows[name]) for name in ("calls", "total_ns", "self_ns")}
     entries = []
@@ -291,7 +292,10 @@ def _memory(memory: Table) -> Memory:
 
 def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) -> Overhead:
     error = float(parts.state.get("span_error_ns", 0.0))
-    counters = COUNTER_COST * span_ns * int(parts.state.get("counter_events", 0))
+    state = parts.state
+    counters = span_ns * (
+        COUNTER_COST * int(state.get("counter_events", 0)) + TALLY_COST * int(state.get("tally_events", 0))
+    )
     background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
     timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
     share = (taken + counters + background) / wall if wall else 0.0

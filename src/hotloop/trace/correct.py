@@ -79,7 +79,7 @@ def _share_out(entry: Entry, below: list[Entry]) -> None:
     spans = [each for each in below if each.kind == "span"]
     gaps = [each for each in below if each.kind == "gap" and not each.dark]
     in_spans = sum(each.total_ns for each in spans)
-    if in_spans > entry.total_ns > 0:
+    if in_spans > entry.total_ns:
         # Scaled-up totals are estimates: they may not exceed what they are part of.
         shrink = entry.total_ns / in_spans
         for each in spans:

@@ -58,6 +58,8 @@ def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
     others = [each for each in parts if each is not main]
     others.sort(key=lambda each: each.process["clock_ns"])
     processes: list[Process] = [build_process(main, loop.start_ns, loop.end_ns, state)]
+    if not any(thread.main for thread in processes[0].threads):
+        raise RunUnreadable(f"{folder} has lost the times or names of its main thread: record the run again")
     for each in others:
         process = build_process(each, loop.start_ns, loop.end_ns, _state_of(each, state))
         if process.threads:

@@ -56,7 +56,7 @@ def _told(loop: Loop, node: Node) -> tuple[str, ...]:
     ns = max(node.total_ns, node.device_ns)
     told = []
     for name, unit, peak in (("flops", "FLOP", flops_peak), ("transfer_bytes", "B", bytes_peak)):
-        amount = loop.tally(name, lambda each: each is node)
+        amount = loop.counted(name, node)
         if node.calls and impossible(amount, ns / 1e9, peak):
             told.append(
                 f"{size(amount / node.calls, unit)} in {duration(ns / node.calls)} would be "

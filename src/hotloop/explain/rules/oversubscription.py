@@ -58,7 +58,7 @@ def _busy(loop: Loop, process: Process) -> float:
 def _undisturbed(computing: list[Atom]) -> Residual:
     """Predict what remains by the fastest calls seen: they show what a call takes when nobody is in its way.
 
-    At best the fastest call is what is left, at worst the median one.
+    At worst the median call is what is left.
     """
     nodes = _spans(computing)
     whole = sum(node.total_ns for node in nodes)
@@ -66,7 +66,7 @@ def _undisturbed(computing: list[Atom]) -> Residual:
         return clamped(0.6, 0.3, 0.9)
     fastest = sum(node.min_ns * node.calls for node in nodes) / whole
     median = sum(node.p50_ns * node.calls for node in nodes) / whole
-    return clamped(1.25 * fastest, fastest, max(median, 1.25 * fastest))
+    return clamped(fastest, 0.7 * fastest, median)
 
 
 def _spans(computing: list[Atom]) -> list[Node]:

@@ -20,16 +20,13 @@ from hotloop.explain.evidence import (
 )
 from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import ENVIRONMENT, LEARNING, Atom, Loop
-from hotloop.spans import Phase
 
 INTERPRETED = re.compile(
-    r"^(for|while|if|elif|else|continue|break|and|or|not|def)\b|\.(popleft|append|appendleft|add|pop|discard|extend)\("
+    r"^(for|while|if|elif|else|continue|break|and|or|not|def)\b|\.(popleft|append|appendleft|add|pop|discard)\("
     r"|(?<![\w.])(heappush|heappop|deque|set|divmod|len|min|max|abs|sum|map|any|all|zip|enumerate|sorted)\("
-    r"| (not )?in \w+"
 )
 SEARCH = re.compile(r"\.popleft\(|\bheappop\(|\bdeque\(|^while\b.*(queue|stack|frontier|open|heap)")
-LOOPING = re.compile(r"^(for|while)\b|\.popleft\(|\.pop\(|\bfor \w+(, \w+)* in ")
-ELSEWHERE = frozenset({Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT})
+LOOPING = re.compile(r"^(for|while)\b|\.popleft\(|\.pop\(|\bfor \w+ in range\(")
 FEWEST_ENVS = 4
 LEAST_INTERPRETED = 0.25
 """A function counts as a Python loop from this share of its time on interpreted lines."""
@@ -72,8 +69,12 @@ def find(loop: Loop) -> list[Cause]:
 
 
 def _features(loop: Loop, atom: Atom) -> bool:
-    """Say whether an atom can be the making of observations: in the environment, or beside it."""
-    return bool(loop.phases(atom.node) & ENVIRONMENT) or atom.node.phase not in LEARNING | ELSEWHERE
+    """Say whether an atom can be the making of observations: in the environment, or just before or after it."""
+    if loop.phases(atom.node) & ENVIRONMENT:
+        return True
+    if atom.node.kind != "gap" or atom.node.phase in LEARNING:
+        return False
+    return not loop.env_names.isdisjoint(atom.node.name.strip("()").split(" → "))
 
 
 def _interpreted(loop: Loop, atoms: list[Atom]) -> bool:

@@ -17,7 +17,7 @@ from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.flops import call_counted, note_layer
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, quiet, span_of, timed_method
-from hotloop.spans import Phase, Span, count, recording
+from hotloop.spans import Phase, Span, count, recording, tally
 
 HOST_SYNCS = {
     "item": "item", "cpu": "cpu", "numpy": "numpy", "tolist": "tolist",
@@ -169,17 +169,18 @@ def syncing(fn: Wrapper, counter: str) -> Wrapper:
     Nothing else in here: such calls are many and short. There is no need to step aside for torch.compile, to
     which these methods are names rather than functions.
     """
+    bump = tally(counter).bump
 
     @functools.wraps(fn)
     def sync(self: Any) -> Any:
         if not quiet or get_ident() not in quiet:
-            count(counter)
+            bump()
         return fn(self)
 
     @functools.wraps(fn)
     def sync_with(self: Any, *args: Any, **kwargs: Any) -> Any:
         if not quiet or get_ident() not in quiet:
-            count(counter)
+            bump()
         return fn(self, *args, **kwargs)
 
     return mark(sync_with if fn.__name__ in ("cpu", "numpy") else sync)
@@ -187,16 +188,17 @@ def syncing(fn: Wrapper, counter: str) -> Wrapper:
 
 def syncing_device(fn: Wrapper, counter: str, each: Span) -> Wrapper:
     """Count a host sync, and time it if the tensor is on a device."""
+    bump = tally(counter).bump
 
     @functools.wraps(fn)
     def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling() or get_ident() in quiet:
             return fn(self, *args, **kwargs)
         if self.is_cpu:
-            count(counter)
+            bump()
             return fn(self, *args, **kwargs)
         with each:
-            count(counter)
+            bump()
             count("transfer_bytes", self.nbytes)
             return fn(self, *args, **kwargs)
 

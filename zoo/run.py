@@ -1,0 +1,228 @@
+"""Measure `hotloop explain` on the zoo: hits, false alarms, and predicted against measured gain.
+
+Each slow script is recorded and explained: is the planted cause first, and at the planted lines? Each fixed twin and
+each clean loop is, too: is anything found that is not there? Then both twins run in turn, unrecorded, and the ratio
+of their speeds is what the prediction is held against.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import tomllib
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ZOO = Path(__file__).resolve().parent
+HOTLOOP = Path(sys.executable).with_name("hotloop")
+SCHEMA = 1
+RECORD_S, MEASURE_S, TURNS = 8.0, 5.0, 3
+TIMEOUT_S = 300
+FAILED = "(failed)"
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A folder of the zoo, with the truth about it."""
+
+    name: str
+    folder: Path
+    rule: str
+    """The planted cause; "" in a clean loop."""
+    file: str
+    lines: tuple[int, ...]
+    """First and last line to blame."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What was found in a case. `None` stands for what was not measured or does not apply."""
+
+    case: str
+    rule: str
+    found: str
+    """Rule of the first finding on the slow script; "" if there is none."""
+    hit: bool | None
+    line_hit: bool | None
+    false_alarms: tuple[str, ...]
+    """Rules of the findings on the fixed twin, or on the clean loop."""
+    predicted: float | None
+    predicted_low: float | None
+    predicted_high: float | None
+    measured: float | None
+    error: float | None
+    """|predicted / measured - 1|."""
+
+
+def read_cases(names: list[str]) -> list[Case]:
+    """Read the cases of those names, or all."""
+    found = {path.parent.name: path for path in sorted(ZOO.glob("*/truth.toml"))}
+    unknown = [name for name in names if name not in found]
+    if unknown:
+        sys.exit(f"no such case: {', '.join(unknown)}. There are: {', '.join(found)}")
+    cases = []
+    for name in names or found:
+        truth = tomllib.loads(found[name].read_text(encoding="utf-8"))
+        cases.append(Case(name, found[name].parent, truth["rule"], truth["file"], tuple(truth["lines"])))
+    return cases
+
+
+def study(case: Case, quick: bool) -> Result:
+    """Record, explain and measure one case."""
+    if not case.rule:
+        alarms = explain(case, "clean.py")
+        return Result(case.name, "", "", None, None, _rules(alarms), None, None, None, None, None)
+    findings = explain(case, "slow.py")
+    alarms = explain(case, "fixed.py")
+    first = findings[0] if findings else {}
+    planted = next((each for each in findings if each["rule"] == case.rule), None)
+    measured = None if quick else measure_gain(case)
+    gains = [planted[name] if planted else None for name in ("gain", "gain_low", "gain_high")]
+    error = abs(gains[0] / measured - 1) if gains[0] and measured else None
+    return Result(
+        case.name, case.rule, first.get("rule", ""), first.get("rule") == case.rule,
+        planted is not None and blames(case, planted), _rules(alarms), *gains, measured, error,
+    )  # fmt: skip
+
+
+def study_or_fail(case: Case, quick: bool) -> Result:
+    """Study one case; one that fails counts as missed, and the others go on."""
+    try:
+        return study(case, quick)
+    except (CaseFailed, subprocess.TimeoutExpired) as error:
+        say(f"{case.name} failed: {error}")
+        hit = False if case.rule else None
+        alarms = () if case.rule else (FAILED,)
+        return Result(case.name, case.rule, FAILED, hit, hit, alarms, None, None, None, None, None)
+
+
+def explain(case: Case, script: str) -> list[dict[str, Any]]:
+    """Record a script of the case and return the findings on it, best first."""
+    say(f"{case.name}: recording {script}")
+    with tempfile.TemporaryDirectory() as folder:
+        run = Path(folder) / "run"
+        execute([HOTLOOP, "run", "--out", run, case.folder / script, "--seconds", str(RECORD_S)])
+        return json.loads(execute([HOTLOOP, "explain", run, "--json"]))["findings"]
+
+
+def blames(case: Case, finding: dict[str, Any]) -> bool:
+    """Say whether a finding points at the planted lines."""
+    return Path(finding["file"]).name == case.file and case.lines[0] <= finding["line"] <= case.lines[-1]
+
+
+def measure_gain(case: Case) -> float:
+    """Run both twins in turn, unrecorded; return the ratio of their median speeds."""
+    rates: dict[str, list[float]] = {"slow.py": [], "fixed.py": []}
+    for turn in range(TURNS):
+        for script, seen in rates.items():
+            say(f"{case.name}: timing {script}, {turn + 1} of {TURNS}")
+            output = execute([sys.executable, case.folder / script, "--seconds", str(MEASURE_S)])
+            seen.append(json.loads(output.strip().splitlines()[-1])["env_steps_per_s"])
+    return statistics.median(rates["fixed.py"]) / statistics.median(rates["slow.py"])
+
+
+class CaseFailed(Exception):
+    """A script or a command of a case did not end well."""
+
+
+def execute(command: list[str | Path]) -> str:
+    """Run a command and return what it printed.
+
+    Raises:
+        CaseFailed: It ended with an error; says its last words.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if done.returncode:
+        words = " ".join(map(str, command))
+        raise CaseFailed(f"{words}\nended with {done.returncode}:\n{done.stderr.strip()[-1500:]}")
+    return done.stdout
+
+
+def _rules(findings: list[dict[str, Any]]) -> tuple[str, ...]:
+    return tuple(each["rule"] for each in findings)
+
+
+def say(text: str) -> None:
+    """Report progress, on stderr so that stdout is only the result."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def totals(results: list[Result]) -> dict[str, Any]:
+    """Count hits and alarms, and take the median error."""
+    errors = [each.error for each in results if each.error is not None]
+    planted = [each for each in results if each.hit is not None]
+    return {
+        "cases": len(planted),
+        "hits": sum(bool(each.hit) for each in planted),
+        "line_hits": sum(bool(each.line_hit) for each in planted),
+        "loops_without_cause": len(results),
+        "false_alarms": sum(len(each.false_alarms) for each in results),
+        "median_error": statistics.median(errors) if errors else None,
+    }
+
+
+HEADINGS = ["case", "planted", "first finding", "line", "false alarms", "predicted", "measured", "error"]
+
+
+def cells(result: Result) -> list[str]:
+    """A result as text, for a table."""
+    line = "" if result.line_hit is None else "yes" if result.line_hit else "no"
+    predicted = ""
+    if result.predicted is not None:
+        predicted = f"{result.predicted:.2f} [{result.predicted_low:.2f}, {result.predicted_high:.2f}]"
+    return [
+        result.case,
+        result.rule or "nothing",
+        result.found or ("none" if result.rule else ""),
+        line,
+        ", ".join(result.false_alarms) or "none",
+        predicted,
+        f"{result.measured:.2f}" if result.measured is not None else "",
+        f"{result.error:.0%}" if result.error is not None else "",
+    ]
+
+
+def summary(found: dict[str, Any]) -> str:
+    """The totals as a sentence."""
+    text = (
+        f"Planted cause first in {found['hits']} of {found['cases']}, its lines named in {found['line_hits']}; "
+        f"{found['false_alarms']} false alarms on {found['loops_without_cause']} loops without a planted cause"
+    )
+    if found["median_error"] is not None:
+        text += f"; median error of the predicted gain {found['median_error']:.1%}"
+    return text + "."
+
+
+def print_table(results: list[Result]) -> None:
+    """Print all results, aligned."""
+    lines = [HEADINGS, *map(cells, results)]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def main() -> int:
+    """Run the zoo; 1 if a planted cause was missed or an alarm is false."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("case", nargs="*", help="only these cases")
+    parser.add_argument("--quick", action="store_true", help="do not measure the gains")
+    parser.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
+    arguments = parser.parse_args()
+    results = [study_or_fail(case, arguments.quick) for case in read_cases(arguments.case)]
+    found = totals(results)
+    if arguments.json:
+        table = {"headings": HEADINGS, "rows": [cells(each) for each in results], "summary": summary(found)}
+        print(json.dumps({"schema": SCHEMA, "results": list(map(asdict, results)), "totals": found, "table": table}))
+    else:
+        print_table(results)
+        print(f"\n{summary(found)}")
+    return 1 if found["hits"] < found["cases"] or found["false_alarms"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
