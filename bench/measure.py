@@ -127,6 +127,16 @@ def ratio_of(over: Times, under: Times) -> float:
     return float(np.median(over / under))
 
 
+def mean_ratio_of(over: Times, under: Times) -> float:
+    """Mean over the rounds of that ratio, without the tenth at either end.
+
+    For variants that are slower in some of the rounds only: a median would not see those.
+    """
+    ratios = np.sort(over / under)
+    cut = len(ratios) // 10
+    return float(np.mean(ratios[cut : len(ratios) - cut]))
+
+
 def extra_of(with_it: Times, without: Times) -> float:
     """Median over the rounds of what one variant takes longer than the other, in ns."""
     return float(np.median(with_it - without))

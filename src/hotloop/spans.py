@@ -13,15 +13,14 @@ from __future__ import annotations
 import functools
 import inspect
 import itertools
-import re
 import threading
 import types
 import warnings
 from collections.abc import Callable, Generator
-from enum import StrEnum
 from typing import Any, TypeVar
 
 from hotloop.clock import DeviceClock, now_ns
+from hotloop.phases import DEVICE_PHASES, Phase, phase_of
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -30,77 +29,6 @@ COUNTER_BASE = 1 << 24
 
 MAX_NAMES = 4096
 """Names are meant to be few and fixed. More than this are recorded under one name, with a warning."""
-
-
-class Phase(StrEnum):
-    """What a training loop can be doing. Every moment of the main thread has one."""
-
-    ENV = "env"
-    RENDER = "render"
-    OBSERVE = "observe"
-    ACT = "act"
-    STORE = "store"
-    SAMPLE = "sample"
-    TRANSFER = "transfer"
-    FORWARD = "forward"
-    BACKWARD = "backward"
-    OPTIMISE = "optimise"
-    SYNC_WEIGHTS = "sync weights"
-    WAIT = "wait"
-    LOG = "log"
-    EVALUATE = "evaluate"
-    CHECKPOINT = "checkpoint"
-    OTHER = "other"
-
-
-GROUPS: dict[Phase, str] = {
-    Phase.ENV: "Environment",
-    Phase.RENDER: "Rendering",
-    Phase.OBSERVE: "Environment",
-    Phase.ACT: "Model",
-    Phase.STORE: "Data",
-    Phase.SAMPLE: "Data",
-    Phase.TRANSFER: "Data",
-    Phase.FORWARD: "Model",
-    Phase.BACKWARD: "Training",
-    Phase.OPTIMISE: "Training",
-    Phase.SYNC_WEIGHTS: "Training",
-    Phase.WAIT: "Other",
-    Phase.LOG: "Other",
-    Phase.EVALUATE: "Other",
-    Phase.CHECKPOINT: "Other",
-    Phase.OTHER: "Other",
-}
-"""The groups of the profiler study: Environment, Rendering, Model, Training, Data, Other."""
-
-
-DEVICE_PHASES = frozenset({Phase.ACT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.TRANSFER})
-"""Phases whose work a GPU may do."""
-
-PHASE_WORDS: tuple[tuple[Phase, str], ...] = (
-    (Phase.RENDER, "render rendering draw drawing rgb resize resizing"),
-    (Phase.EVALUATE, "evaluate evaluation eval"),
-    (Phase.CHECKPOINT, "checkpoint checkpointing save saving"),
-    (Phase.BACKWARD, "backward backprop"),
-    (Phase.OPTIMISE, "optimise optimize optimiser optimizer optim adam sgd clip"),
-    (Phase.SYNC_WEIGHTS, "sync polyak soft weights"),
-    (Phase.TRANSFER, "transfer upload h2d d2h"),
-    (Phase.SAMPLE, "sample sampling gather"),
-    (Phase.STORE, "store push insert add replay buffer"),
-    (Phase.WAIT, "wait waiting queue lock recv sleep idle"),
-    (Phase.LOG, "log logging print tensorboard wandb metrics"),
-    (Phase.FORWARD, "forward loss conv convlstm encoder lstm critic actor network model pooling"),
-    (Phase.OBSERVE, "observation observe obs features preprocess"),
-    (Phase.ACT, "act action actions policy select predict"),
-    (Phase.ENV, "env environment reset physics emulator"),
-)
-"""Words of a span's name that tell its phase; the first row that has one decides."""
-
-
-def phase_of(name: str) -> Phase | None:
-    """Guess a phase from a span's name: "replay.sample" is sampling. None where no word tells."""
-    words = set(re.split(r"[^a-z0-9]+", name.lower()))
-    return next((phase for phase, known in PHASE_WORDS if words & set(known.split())), None)
 
 
 class Log:

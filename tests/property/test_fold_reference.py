@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.property.reference import Event, Path, Sums, reference
 
 from hotloop.record.account import Account
 from hotloop.record.tree import Codes, Tree, codes_of
 from hotloop.spans import COUNTER_BASE, Phase, Span
-from tests.property.reference import Event, Path, Sums, reference
 
 PHASES = (None, Phase.ENV, Phase.FORWARD, Phase.BACKWARD, Phase.OTHER, Phase.SAMPLE)
 SPANS = [Span(f"s{i}", phase, i + 1, hook=True) for i, phase in enumerate(PHASES)]

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.scripted import scripted_run
 
 from hotloop.errors import HotloopError, RunUnreadable
 from hotloop.trace import store, summary
 from hotloop.trace.load import load
-from tests.scripted import scripted_run
 
 MS = 1_000_000
 TABLES = ("windows", "spans", "counters", "samples", "memory", "raw")

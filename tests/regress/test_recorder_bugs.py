@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from tests.scripted import START_NS, scripted_run
 
 from hotloop.record.options import RecordOptions
 from hotloop.spans import Phase, count, hook_span
 from hotloop.trace import summary
 from hotloop.trace.load import load
-from tests.scripted import START_NS, scripted_run
 
 MS = 1_000_000
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.scripted import START_NS, Run, scripted_run
 
 from hotloop import spans
 from hotloop.record.account import Account
@@ -10,7 +11,6 @@ from hotloop.spans import Phase, hook_span
 from hotloop.trace import summary
 from hotloop.trace.load import load
 from hotloop.trace.model import Node, Thread, Trace
-from tests.scripted import START_NS, Run, scripted_run
 
 MS = 1_000_000
 PER_ITERATION_MS = {

@@ -63,11 +63,15 @@ def record() -> Iterator[Record]:
 
     def run(work: Callable[[], Any]) -> Seen:
         logs = spans.listen()
+        before = {each.name: each.read() for each in spans.known_tallies()}
         try:
             work()
         finally:
             spans.hush()
-        return read(logs)
+        seen = read(logs)
+        for each in spans.known_tallies():
+            seen.counts[each.name] += each.read() - before.get(each.name, 0)
+        return seen
 
     yield run
     spans.hush()

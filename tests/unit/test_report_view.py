@@ -6,8 +6,8 @@ import pytest
 from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
 
 from hotloop.explain.finding import Finding
+from hotloop.phases import GROUPS, Phase
 from hotloop.report import charts, json, palette, running, text, view, words
-from hotloop.spans import GROUPS, Phase
 from hotloop.trace.summary import UNATTRIBUTED
 
 CONTRACT = {

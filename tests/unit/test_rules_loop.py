@@ -300,7 +300,7 @@ def test_a_possible_timing_and_one_of_a_gpu_are_left_alone():
     assert rules(computing(flops=510_000_000_000, seconds=0.01, gpu="some GPU")) == []
 
 
-def crowded(torch_threads, workers, cores=4):
+def crowded(torch_threads, workers, cores=4, waited_s=0.0):
     others = [
         make_process([make_thread([place("Env.step", Phase.ENV, 10.0, 10)])], pid=200 + i, main=False)
         for i in range(workers)
@@ -310,6 +310,7 @@ def crowded(torch_threads, workers, cores=4):
         [
             place("backward", Phase.BACKWARD, 8.0, 1000, min_ns=2_000_000, p50_ns=7_000_000),
             place("Env.step", Phase.ENV, 2.0, 1000),
+            place("Connection.recv", Phase.WAIT, waited_s, 1000),
         ],
         [seen("backward", [line], 8.0, cpu=0.5)],
         {"env_steps": 1000, "vector_steps": 1000, "updates": 1000},
@@ -325,6 +326,14 @@ def test_more_threads_than_cores_are_found():
     assert "torch.set_num_threads(1)" in finding.advice
     # A call takes 8 ms, and 2 ms at best.
     assert finding.gain == pytest.approx(1 / (1 - 0.8 * (1 - 2 / 8)))
+
+
+def test_threads_and_workers_together_are_found():
+    assert rules(crowded(torch_threads=4, workers=3)) == ["oversubscription"]
+
+
+def test_workers_that_are_waited_for_are_in_nobodys_way():
+    assert rules(crowded(torch_threads=4, workers=3, waited_s=8.0)) == []
 
 
 @pytest.mark.parametrize("trace", [crowded(1, 4), crowded(2, 2), crowded(4, 1), crowded(4, 0)])

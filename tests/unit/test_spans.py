@@ -14,7 +14,8 @@ from collections.abc import Iterator
 import pytest
 
 from hotloop import spans
-from hotloop.spans import COUNTER_BASE, Log, Phase, count, phase_of, span
+from hotloop.phases import phase_of
+from hotloop.spans import COUNTER_BASE, Log, Phase, count, span
 
 
 @pytest.fixture

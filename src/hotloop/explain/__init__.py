@@ -6,6 +6,10 @@ the throughput that a fix is expected to gain. A clean loop gets no findings.
 
 from __future__ import annotations
 
+import sys
+import types
+from typing import Any
+
 from hotloop.explain.finding import Finding
 from hotloop.explain.loop import study
 from hotloop.explain.ranking import settle
@@ -27,3 +31,13 @@ def explain(trace: Trace, top: int | None = None) -> list[Finding]:
         return []
     findings = settle(loop, [cause for find in RULES for cause in find(loop)])
     return findings if top is None else findings[:top]
+
+
+class _Callable(types.ModuleType):
+    """`hotloop.explain` is this package and also the function: importing the package gives the name to it."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return explain(*args, **kwargs)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -102,17 +102,16 @@ class Account:
 
     def _place_sightings(self, done: Folded, until_ns: int) -> None:
         """Find the node in which each stack was seen, each growth of memory, each change of a tally."""
-        ready = [each for each in self.sightings if each[0] <= until_ns]
-        self.sightings = self.sightings[len(ready) :]
+        ready, self.sightings = _until(self.sightings, until_ns)
         for node, (_, stack, wall_ns, cpu_ns) in zip(_innermost(done, ready), ready, strict=True):
             entry = self.samples.setdefault((node, stack), [0, 0, 0])
             entry[0] += 1
             entry[1] += wall_ns
             entry[2] += cpu_ns
-        bumps, self.bumps = self.bumps, []
+        bumps, self.bumps = _until(self.bumps, until_ns)
         for node, (_, code, amount, _) in zip(_innermost(done, bumps), bumps, strict=True):
             self.counters[node, code] = self.counters.get((node, code), 0) + amount
-        rises, self.rises = self.rises, []
+        rises, self.rises = _until(self.rises, until_ns)
         for node, (_, grown, rss, gpu) in zip(_innermost(done, rises), rises, strict=True):
             highest = self.grown.get(node, (0, 0, 0))
             self.grown[node] = (highest[0] + grown, max(highest[1], rss), max(highest[2], gpu))
@@ -162,6 +161,15 @@ class Account:
                  "buckets": buckets.tolist(), "counts": self.histogram[node, buckets].tolist()}
             )  # fmt: skip
         return rows
+
+
+Noted = list[tuple[int, int, int, int]]
+
+
+def _until(noted: Noted, until_ns: int) -> tuple[Noted, Noted]:
+    """Split what was noted up to a moment from what came after it."""
+    ready = [each for each in noted if each[0] <= until_ns]
+    return ready, noted[len(ready) :]
 
 
 def _innermost(done: Folded, seen: list[tuple[int, int, int, int]]) -> list[int]:

@@ -8,7 +8,6 @@ and training goes on.
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 import threading
@@ -20,14 +19,14 @@ from typing import Any
 import numpy as np
 
 from hotloop import spans
-from hotloop.clock import DeviceClock, now_ns, process_cpu_ns, thread_cpu_ns, wall_ns
+from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account, calls_begun
 from hotloop.record.fold import Ints, first_step
 from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
-from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.tree import codes_of
+from hotloop.record.vitals import Vitals
 from hotloop.record.writing import Write, Writer, process_name, write_window
 from hotloop.spans import COUNTER_BASE
 from hotloop.trace.store import ProcessFiles
@@ -51,9 +50,6 @@ class Recorder:
         self.failed = False
         self._live: dict[int, Account] = {}
         self._book = StackBook()
-        self._memory = MemoryReader()
-        self._device: DeviceClock | None = None
-        self._device_ns: Counter[int] = Counter()
         self._governor = Governor(options.budget)
         self._busy = threading.Lock()
         self._wake = threading.Lock()
@@ -62,8 +58,6 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._seen_logs = 0
         self._codes = codes_of([])
-        self._collecting_since = 0
-        self._pauses, self._paused_ns = 0, 0
         self._warnings: list[str] = []
 
     # -- life -------------------------------------------------------------------------------------------------
@@ -86,16 +80,14 @@ class Recorder:
         self._since_drain: Counter[int] = Counter()
         self._timed: Counter[int] = Counter()
         self._counted: Counter[int] = Counter()
-        self._counter_events = self._tally_events = 0
-        self._tallied = {each.code: each.read() for each in spans.known_tallies()}
+        self._counter_events = 0
         self._raw: list[tuple[int, Ints, Ints, Ints]] = []
-        self._rss = self._memory.rss_bytes()
+        self._vitals = Vitals()
         self._process_marks = self._marks()
         self._logs = spans.listen()
         for each in spans.known_spans():
             self._governor.counted([each])
         self.main = self._account(threading.main_thread().ident or 0, begin)
-        gc.callbacks.append(self._on_collection)
         self._wake.acquire()
         self._thread = threading.Thread(target=self._run, name="hotloop", daemon=True)
         self._thread.start()
@@ -109,19 +101,17 @@ class Recorder:
         self._wake.release()
         thread.join(10)
         spans.hush()
-        self.leave_collections()
         if not self.failed:
             try:
                 self._second(self._ended_ns or now_ns(), last=True)
                 self._writer.files.close()
             except Exception as error:
                 self._fail(error)
-        self._memory.close()
+        self._vitals.close()
 
-    def leave_collections(self) -> None:
-        """Stop listening to the garbage collector."""
-        if self._on_collection in gc.callbacks:
-            gc.callbacks.remove(self._on_collection)
+    def forget(self) -> None:
+        """In a forked child: let go of what was the parent's."""
+        self._vitals.close()
 
     def fork_lock(self) -> threading.Lock:
         """Held while the background thread works: a fork that waits for it copies no half-done work."""
@@ -147,7 +137,7 @@ class Recorder:
     def _fail(self, error: Exception) -> None:
         self.failed = True
         spans.hush()
-        self.leave_collections()
+        self._vitals.close()
         remedy = "Training goes on unrecorded."
         if isinstance(error, OSError):
             remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"
@@ -156,11 +146,9 @@ class Recorder:
     def _tick(self, at: int, ticks: int) -> None:
         if self.options.hz:
             self._look(at)
-        self._read_tallies(at)
+        self._vitals.read_tallies(at, self.main)
         if ticks % MEMORY_EVERY == 0:
-            reading = self._memory.read()
-            self.main.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
-            self._rss = reading.rss_bytes
+            self._vitals.read_memory(at, self.main)
         if self._settle_at and at >= self._settle_at:
             self._settle()
         if at >= self._block_start + BLOCK_NS:
@@ -184,15 +172,6 @@ class Recorder:
             if ran > 2000 or account.stack < 0:
                 account.stack = self._book.number(frame)
             account.sightings.append((at, account.stack, elapsed, min(ran, elapsed)))
-
-    def _read_tallies(self, at: int) -> None:
-        for each in spans.known_tallies():
-            now = each.read()
-            fresh = now - self._tallied.get(each.code, 0)
-            self._tallied[each.code] = now
-            if fresh:
-                self._tally_events += fresh
-                self.main.bumps.append((at, each.code, fresh, 0))
 
     def _account(self, ident: int, at: int) -> Account:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
@@ -220,13 +199,6 @@ class Recorder:
         self._timed += began
         self._rates += began
         return began
-
-    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._collecting_since = now_ns()
-        elif self._collecting_since:
-            self._pauses += 1
-            self._paused_ns += now_ns() - self._collecting_since
 
     # -- blocks -----------------------------------------------------------------------------------------------
 
@@ -300,9 +272,9 @@ class Recorder:
         self._since_drain = self._since_drain + self._drain()
         if last:
             self._tally()
-            self._read_tallies(at)
+            self._vitals.read_tallies(at, self.main)
         self._fold(at, self._governor.dark or bool(self._settle_at))
-        self._read_device()
+        self._vitals.read_device()
         elapsed = max(at - self._second_start, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
@@ -325,14 +297,7 @@ class Recorder:
         self._writer.state(self._state(at, "finished" if last else "running"))
         if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
             spans.hush()
-            self._ended_ns, self._stopping = at, True
-
-    def _read_device(self) -> None:
-        if self._device is None and (cuda := cuda_in_use()) is not None:
-            self._device = DeviceClock(lambda: cuda.Event(enable_timing=True))
-            spans.use_device(self._device)
-        if self._device is not None:
-            self._device_ns.update(self._device.poll())
+            self._ended_ns, self._stopping = now_ns(), True
 
     def _pace(self, background: float) -> None:
         """Look less often when this thread takes more than its part of the budget."""
@@ -360,6 +325,7 @@ class Recorder:
         self._steps_seen += sum(n for a in self.accounts for (_, c), n in a.counters.items() if c == code)
         for account in self.accounts:
             account.reset()
+        self._tally()
         # What was drained after this moment is folded later, and counts.
         self._timed = sum((calls_begun(part) for a in self.accounts for part in a.pending), Counter())
         self._counted, self._counter_events, self._raw = Counter(), 0, []
@@ -377,7 +343,7 @@ class Recorder:
         self._writer.drop_tails()
         for account in self.accounts:
             account.reset_window()
-        self._timed, self._counted, self._device_ns = Counter(), Counter(), Counter()
+        self._timed, self._counted, self._vitals.device_ns = Counter(), Counter(), Counter()
         self._process_marks = self._marks()
         self._window += 1
         self._window_start = at
@@ -392,17 +358,15 @@ class Recorder:
 
     def _write_window(self, at: int, write: Write) -> None:
         marks = self._marks()
-        reading = self._memory.read()
+        reading = self._vitals.memory.read()
         memory = {name: marks[name] - self._process_marks[name] for name in marks} | {
             "window": self._window, "start_ns": self._window_start, "end_ns": at, "rss_bytes": reading.rss_bytes,
             "gpu_bytes": reading.gpu_bytes, "gpu_busy_percent": reading.gpu_busy_percent,
         }  # fmt: skip
-        write_window(write, self._window, self.accounts, (self._timed, self._counted, self._device_ns), memory)
+        write_window(write, self._window, self.accounts, (self._timed, self._counted, self._vitals.device_ns), memory)
 
     def _marks(self) -> dict[str, int]:
-        minor, major = page_faults()
-        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major, "gc_pauses": self._pauses,
-                "gc_pause_ns": self._paused_ns, "background_ns": self._background_ns}  # fmt: skip
+        return self._vitals.totals() | {"background_ns": self._background_ns}
 
     def _state(self, at: int, state: str) -> dict[str, Any]:
         governor = self._governor
@@ -410,6 +374,7 @@ class Recorder:
             "state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
             "loop_start_ns": self.loop_start_ns if self._loop_started else None, "process": process_name(),
             "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
-            "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events, "tally_events": self._tally_events,
-            "background_cpu_ns": self._background_ns, "warnings": self._warnings,
+            "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events,
+            "tally_events": self._vitals.tally_events, "background_cpu_ns": self._background_ns,
+            "warnings": self._warnings,
         }  # fmt: skip

@@ -53,6 +53,7 @@ class Session:
         self.options = options
         self.main = main
         self.recorder: Recorder | None = None
+        self._started_ns = now_ns()
         self._undo: list[Callable[[], None]] = []
 
     def start(self, manifest: Mapping[str, Any], hooks: bool) -> None:
@@ -94,7 +95,7 @@ class Session:
         path = self.path / "run.json"
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
-            seconds = (wall_ns() - manifest["started_unix_ns"]) / 1e9
+            seconds = (now_ns() - self._started_ns) / 1e9
             manifest |= {
                 "state": "finished",
                 "ended_unix_ns": wall_ns(),
@@ -228,7 +229,7 @@ def _in_forked_child() -> None:
     parent, _current.session = _current.session, None
     if parent is None or parent.recorder is None:
         return
-    parent.recorder.leave_collections()
+    parent.recorder.forget()
     parent.abandon()
     spans.hush()
     spans.after_fork()

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.spans import GROUPS
+from hotloop.phases import GROUPS
 from hotloop.trace.model import Node, Process, Thread, Trace
 
 UNATTRIBUTED = "unattributed"

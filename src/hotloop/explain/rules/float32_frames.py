@@ -38,7 +38,7 @@ def find(loop: Loop) -> list[Cause]:
             rule="float32_frames",
             title="Replay keeps image observations as float32, or the same frames several times.",
             atoms=indices(claimed),
-            residual=clamped(0.12, 0.05, 0.35),
+            residual=clamped(0.1, 0.04, 0.35),
             evidence=(
                 f"{size(kept)} are kept for each environment step; a grey 84×84 frame is 7 kB as uint8",
                 f"a batch of {size(moved / calls)} takes {duration(sample_ns / calls)}: "

@@ -23,7 +23,7 @@ def find(loop: Loop) -> list[Cause]:
     torch = loop.trace.manifest.get("torch") or {}
     threads = int(torch.get("threads") or 0)
     cores = int(loop.machine.get("cores") or 0)
-    busy = sum(_busy(loop, process) for process in loop.trace.processes[1:])
+    busy = _busy(loop, cores)
     if not cores or threads <= 1 or threads + busy <= TOO_MANY * cores:
         return []
     computing = loop.where(lambda a: a.node.phase in COMPUTES and a.node.kind == "span")
@@ -49,10 +49,19 @@ def find(loop: Loop) -> list[Cause]:
     ]
 
 
-def _busy(loop: Loop, process: Process) -> float:
-    """Return how many cores another process keeps busy."""
-    cpu_ns = process.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in process.threads)
-    return min(cpu_ns / loop.wall_ns, 1.0)
+def _busy(loop: Loop, cores: int) -> float:
+    """Return how many cores other processes keep busy while the main thread does not wait for them.
+
+    Workers that compute only while they are waited for are in nobody's way: as much of their work as fits
+    into the waiting is taken to be done there.
+    """
+    waited_ns = total_ns(loop.where(lambda atom: Phase.WAIT in loop.phases(atom.node)))
+    work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
+    return max(work_ns - cores * waited_ns, 0.0) / max(loop.wall_ns - waited_ns, 1.0)
+
+
+def _cpu_ns(process: Process) -> float:
+    return float(process.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in process.threads))
 
 
 def _undisturbed(computing: list[Atom]) -> Residual:

@@ -1,0 +1,69 @@
+"""What is read of the process besides its spans: memory, collector pauses, page faults, tallies, device time."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+from hotloop import spans
+from hotloop.clock import DeviceClock, now_ns, process_cpu_ns
+from hotloop.record.account import Account
+from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
+
+
+class Vitals:
+    """Reads them, and notes changes in a thread's account, where the fold finds out what was going on."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryReader()
+        self.tally_events = 0
+        self.device_ns: Counter[int] = Counter()
+        self._rss = self.memory.rss_bytes()
+        self._tallied = {each.code: each.read() for each in spans.known_tallies()}
+        self._device: DeviceClock | None = None
+        self._collecting_since = 0
+        self._pauses, self._paused_ns = 0, 0
+        gc.callbacks.append(self._on_collection)
+
+    def close(self) -> None:
+        """Stop listening to the garbage collector; give files back."""
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)
+        self.memory.close()
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting_since = now_ns()
+        elif self._collecting_since:
+            self._pauses += 1
+            self._paused_ns += now_ns() - self._collecting_since
+
+    def read_memory(self, at: int, account: Account) -> None:
+        """Note how much memory has grown since the last time."""
+        reading = self.memory.read()
+        account.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
+        self._rss = reading.rss_bytes
+
+    def read_tallies(self, at: int, account: Account) -> None:
+        """Note how far the tallies have come since the last time."""
+        for each in spans.known_tallies():
+            now = each.read()
+            fresh = now - self._tallied.get(each.code, 0)
+            self._tallied[each.code] = now
+            if fresh:
+                self.tally_events += fresh
+                account.bumps.append((at, each.code, fresh, 0))
+
+    def read_device(self) -> None:
+        """Take the device time of spans that the device has finished, once the script uses one."""
+        if self._device is None and (cuda := cuda_in_use()) is not None:
+            self._device = DeviceClock(lambda: cuda.Event(enable_timing=True))
+            spans.use_device(self._device)
+        if self._device is not None:
+            self.device_ns.update(self._device.poll())
+
+    def totals(self) -> dict[str, int]:
+        """What has added up since the process began: differences of it belong to a window."""
+        minor, major = page_faults()
+        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
+                "gc_pauses": self._pauses, "gc_pause_ns": self._paused_ns}  # fmt: skip
