@@ -113,10 +113,10 @@ def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
 
 def test_what_happened_before_the_asked_begin_is_not_in_the_first_window(tmp_path, monkeypatch):
     """CPU time, page faults and pauses were counted from the start of the process's recording on."""
-    from hotloop.record import recorder
+    from hotloop.record import vitals
 
     with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_s=2.0)) as run:
-        monkeypatch.setattr(recorder, "process_cpu_ns", run.read)
+        monkeypatch.setattr(vitals, "process_cpu_ns", run.read)
         run.recorder._process_marks = run.recorder._marks()
         for _ in range(5):
             run.during("loss", 1000 * MS)

@@ -131,10 +131,10 @@ class Loop:
         """Return a counter's amount in a node over the whole loop."""
         return node.counts.get(name, 0) * self.untimed.get(name, 1.0)
 
-    def host_syncs(self, wanted: Callable[[Node], bool]) -> float:
-        """Return how many values were fetched from tensors in nodes that satisfy a condition."""
-        nodes = [node for node in self.thread.nodes if node.kind != "root" and wanted(node)]
-        return sum(self.counted(name, node) for node in nodes for name in SYNCS)
+    @property
+    def host_syncs(self) -> int:
+        """Values fetched from tensors into Python, in the main process."""
+        return sum(self.trace.main.counts.get(name, 0) for name in SYNCS)
 
     def share(self, atoms: Iterable[Atom]) -> float:
         """Return the share of wall time that the atoms take."""

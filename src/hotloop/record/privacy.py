@@ -32,15 +32,16 @@ def redacted_command(words: list[str]) -> list[str]:
 def redacted(values: dict[str, object]) -> dict[str, object]:
     """Return configuration or environment values with what looks secret replaced by ***."""
     return {
-        name: HIDDEN
-        if SECRET_NAME.search(name)
-        else redacted(value)  # type: ignore[arg-type]
-        if isinstance(value, dict)
-        else redacted_text(value)
-        if isinstance(value, str)
-        else value
-        for name, value in values.items()
+        name: HIDDEN if SECRET_NAME.search(str(name)) else _redacted_value(value) for name, value in values.items()
     }
+
+
+def _redacted_value(value: object) -> object:
+    if isinstance(value, dict):
+        return redacted(value)
+    if isinstance(value, list | tuple):
+        return [_redacted_value(each) for each in value]
+    return redacted_text(value) if isinstance(value, str) else value
 
 
 def redacted_text(text: str) -> str:

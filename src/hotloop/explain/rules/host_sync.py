@@ -34,7 +34,7 @@ Keep values as tensors, work on all of them at once, and fetch them once in many
 
 def find(loop: Loop) -> list[Cause]:
     """Find many fetched values an update, and the time on the lines that fetch them."""
-    fetched = loop.host_syncs(_of_update)
+    fetched = loop.host_syncs
     # An action fetched each step is ordinary, so steps count as well as updates.
     if not loop.updates or fetched < MOST_PER_UPDATE * (loop.updates + loop.vector_steps):
         return []

@@ -18,12 +18,14 @@ from hotloop.explain.evidence import (
     times,
 )
 from hotloop.explain.finding import Cause
-from hotloop.explain.loop import ENVIRONMENT, LEARNING, Loop
+from hotloop.explain.loop import ENVIRONMENT, LEARNING, Atom, Loop
 from hotloop.spans import Phase
 
 KEEPS = re.compile(r"\.(push|add|append|store|remember|insert|put)\w*\(")
 FEWEST_ENVS = 4
 """Below this, a loop over the environments is as good as a batch."""
+FOR_EACH = 0.5
+"""Calls for each environment from which something is done once for every environment."""
 BATCHED_PUSH_NS = 60_000
 """Five columns fetched and written into a ring at once: ten array calls of some microseconds."""
 ADVICE = """\
@@ -39,15 +41,19 @@ def find(loop: Loop) -> list[Cause]:
     """Find stores that are called, or values that are fetched, once for every environment."""
     if loop.num_envs < FEWEST_ENVS or not loop.vector_steps:
         return []
-    storing = [node for node in loop.thread.nodes if node.phase is Phase.STORE]
-    pushes = sum(node.calls for node in storing if node.kind == "span") / loop.vector_steps
-    syncs = loop.host_syncs(lambda node: node.phase not in LEARNING) / loop.vector_steps
-    if max(pushes, syncs) < 0.5 * loop.num_envs:
-        return []
+    storing = [node for node in loop.thread.nodes if node.phase is Phase.STORE and node.kind == "span"]
+    pushes = sum(node.calls for node in storing) / loop.vector_steps
+    syncs = loop.host_syncs / loop.vector_steps
+    each = FOR_EACH * loop.num_envs
     elsewhere = LEARNING | ENVIRONMENT | {Phase.ACT, Phase.LOG, Phase.EVALUATE}
     pool = loop.where(lambda atom: atom.node.phase not in elsewhere)
-    stored = [atom for atom in pool if atom.node.phase is Phase.STORE]
-    claimed = grow(stored + matching(pool, HOST_SYNC) + matching(pool, KEEPS), pool)
+    seeds: list[Atom] = []
+    if pushes >= each:
+        stored = [atom for atom in pool if atom.node.phase is Phase.STORE]
+        seeds = stored + matching(pool, HOST_SYNC) + matching(pool, KEEPS)
+    elif syncs >= each:
+        seeds = matching(pool, HOST_SYNC)
+    claimed = grow(seeds, pool) if seeds else []
     if not claimed:
         return []
     steps = loop.vector_steps

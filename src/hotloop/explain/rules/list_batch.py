@@ -67,7 +67,10 @@ def find(loop: Loop) -> list[Cause]:
     if not seeds:
         return []
     seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]
-    claimed = grow(seeds, pool)
+    # Only a function that samples is replaced as a whole; one that also learns keeps its other lines.
+    sampling = [atom for atom in pool if Phase.SAMPLE in loop.phases(atom.node)]
+    inside = {atom.index for atom in sampling}
+    claimed = [*grow(seeds, sampling), *(atom for atom in seeds if atom.index not in inside)]
     calls = max(_sample_calls(loop, claimed), 1)
     moved = loop.counts.get("replay_bytes", 0)
     heavy = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1) > HEAVY_BYTES

@@ -1,0 +1,36 @@
+"""Resident memory and page faults of this process."""
+
+from __future__ import annotations
+
+import os
+
+import psutil
+
+from hotloop.record.memory import MemoryReader, page_faults
+
+
+def test_resident_memory_is_what_the_system_says():
+    reader = MemoryReader()
+    try:
+        seen, told = reader.read().rss_bytes, psutil.Process().memory_info().rss
+        assert abs(seen - told) < 32 << 20
+        block = bytearray(os.urandom(1)) * (96 << 20)
+        assert reader.read().rss_bytes > seen + (64 << 20)
+        del block
+    finally:
+        reader.close()
+    reader.close()
+
+
+def test_it_works_where_there_is_no_proc():
+    reader = MemoryReader()
+    reader.close()
+    assert abs(reader.rss_bytes() - psutil.Process().memory_info().rss) < 32 << 20
+
+
+def test_page_faults_grow():
+    before, _ = page_faults()
+    block = bytearray(b"x") * (32 << 20)
+    after, _ = page_faults()
+    assert after > before
+    del block

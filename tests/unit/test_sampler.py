@@ -1,0 +1,91 @@
+"""Stacks by number: each is written down once, without hotloop's own frames."""
+
+from __future__ import annotations
+
+import json
+import sys
+import sysconfig
+from collections.abc import Iterator
+from types import FrameType
+
+from hotloop import spans
+from hotloop.record import sampler
+from hotloop.record.sampler import StackBook, is_own
+
+
+def here() -> FrameType:
+    return sys._getframe()
+
+
+def waiting() -> Iterator[int]:
+    yield 1
+
+
+def written(book: StackBook, kind: str) -> list[dict]:
+    return [entry for entry in book.fresh if entry["is"] == kind]
+
+
+def test_a_stack_has_one_number_and_is_written_down_once():
+    book = StackBook()
+    suspended = waiting()
+    next(suspended)
+    frame = suspended.gi_frame
+    first, second = book.number(frame), book.number(frame)
+    assert first == second == 0
+    assert [entry["id"] for entry in written(book, "stack")] == [0]
+    frames = {entry["id"]: entry for entry in written(book, "frame")}
+    innermost = frames[written(book, "stack")[0]["frames"][0]]
+    assert innermost["function"] == "waiting"
+    assert innermost["file"] == __file__
+    assert innermost["text"] == "yield 1"
+    assert innermost["own"]
+    json.dumps(book.fresh)
+
+
+def test_another_line_is_another_stack():
+    book = StackBook()
+    numbers = []
+    frame = sys._getframe()
+    numbers.append(book.number(frame))
+    numbers.append(book.number(frame))
+    assert len(set(numbers)) == 2
+
+
+def test_no_more_stacks_than_the_book_holds(monkeypatch):
+    monkeypatch.setattr(sampler, "MAX_STACKS", 1)
+    book = StackBook()
+    assert book.number(here()) == 0
+    assert book.number(sys._getframe()) == -1
+    assert len(written(book, "stack")) == 1
+
+
+def test_hotloops_own_frames_are_left_out():
+    book = StackBook()
+    seen = []
+
+    @spans.span("sampler.test")
+    def inner() -> None:
+        seen.append(book.number(sys._getframe()))
+
+    inner()
+    assert not [entry for entry in written(book, "frame") if "hotloop/spans.py" in entry["file"]]
+    assert [entry["function"].rpartition(".")[2] for entry in written(book, "frame")][0] == "inner"
+
+
+def test_deep_recursion_is_cut():
+    book = StackBook()
+
+    def down(n: int) -> int:
+        return book.number(sys._getframe()) if n == 0 else down(n - 1)
+
+    down(200)
+    assert len(written(book, "stack")[0]["frames"]) == sampler.MAX_DEPTH
+
+
+def test_whose_code_a_file_is():
+    assert is_own(__file__)
+    assert not is_own(sysconfig.get_path("stdlib") + "/random.py")
+    assert not is_own("/anywhere/site-packages/torch/nn.py")
+    assert not is_own(sampler.__file__)
+    assert not is_own("<string>")
+    assert not is_own("<frozen importlib>")

@@ -1,0 +1,63 @@
+"""The files of a process: appended, replaced, and whole or not there."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from hotloop.trace.store import SCHEMAS, ProcessFiles, read_names, read_table, read_totals, write_json
+
+ROW = {"window": [1], "thread": [2], "node": [3], "counter": [4], "amount": [5]}
+
+
+@pytest.fixture
+def files(tmp_path):
+    made = ProcessFiles(tmp_path / "process")
+    yield made
+    made.close()
+
+
+def test_rows_are_in_the_file_when_append_returns(files):
+    for i in range(3):
+        files.append("counters", ROW | {"window": [i]})
+        assert read_table(files.folder, "counters")["window"].tolist() == list(range(i + 1))
+
+
+def test_appending_nothing_makes_no_file(files):
+    files.append("counters", {name: [] for name in ROW})
+    assert not (files.folder / "counters.arrows").exists()
+    assert files.size_of("counters") == 0
+
+
+def test_a_tail_is_read_after_the_stream_and_can_be_replaced_and_dropped(files):
+    files.append("counters", ROW)
+    for window in (5, 6):
+        files.replace("counters.tail.arrow", "counters", ROW | {"window": [window]})
+        assert read_table(files.folder, "counters")["window"].tolist() == [1, window]
+    files.drop("counters.tail.arrow")
+    files.drop("counters.tail.arrow")
+    assert read_table(files.folder, "counters")["window"].tolist() == [1]
+    assert files.size_of("counters") == (files.folder / "counters.arrows").stat().st_size
+
+
+def test_names_are_read_up_to_the_last_whole_line(files):
+    files.add_names([{"is": "span", "name": "a"}, {"is": "span", "name": "é\n"}])
+    assert [entry["name"] for entry in read_names(files.folder)] == ["a", "é\n"]
+    with open(files.folder / "names.jsonl", "ab") as file:
+        file.write(b'{"is": "span", "na')
+    assert [entry["name"] for entry in read_names(files.folder)] == ["a", "é\n"]
+
+
+def test_totals_keep_their_lists(files):
+    row = {name: i for i, name in enumerate(SCHEMAS["totals"].names)} | {"buckets": [8, 9], "counts": [10, 11]}
+    files.replace("totals.arrow", "totals", {name: [value] for name, value in row.items()})
+    assert read_totals(files.folder) == [row]
+
+
+def test_json_is_whole_or_as_it_was(tmp_path):
+    path = tmp_path / "x.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
