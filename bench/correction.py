@@ -17,6 +17,7 @@ from measure import Estimate, Row, against_limit, estimate, main, ratio_of, say
 
 from hotloop.clock import now_ns
 from hotloop.record.session import record
+from hotloop.spans import recording
 from hotloop.trace.load import load
 
 LIMIT_PERCENT = 2.0
@@ -72,6 +73,8 @@ def _recorded_ns(case: LoopCase, iteration: Iteration, seconds: float) -> tuple[
         path = Path(folder) / "run"
         with record(path, hooks=case.hooks):
             took = _mean_ns(iteration, seconds)
+            if not recording():
+                raise RuntimeError(f"the recorder stopped during {case.title}: its warning above says why")
         share = load(path).main.overhead.share
     return took, took * (1 - share)
 

@@ -90,7 +90,7 @@ def interleave(
             call()
     done, tried = 0, 0
     while done < rounds:
-        if tried > 20 * rounds + 100:
+        if tried > 3 * rounds + 100:
             raise RuntimeError(f"only {done} of {rounds} rounds were usable in {tried}: is a variant never valid?")
         tried += 1
         shuffle(order)

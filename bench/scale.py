@@ -18,7 +18,7 @@ from hotloop.clock import now_ns
 from hotloop.explain import explain
 from hotloop.record.options import RecordOptions
 from hotloop.record.session import record
-from hotloop.spans import count, span
+from hotloop.spans import count, recording, span
 from hotloop.trace.load import load
 
 ALL_TIMED = RecordOptions(budget=1.0)
@@ -100,6 +100,8 @@ def memory_growth(folder: Path, spans: int, options: RecordOptions) -> int:
         for _ in range(100):
             loop(spans // 100)
             highest = max(highest, process.memory_info().rss)
+        if not recording():
+            raise RuntimeError("the recorder stopped in the middle of the bench: its warning above says why")
     return highest - before
 
 

@@ -37,7 +37,7 @@ from update import PARTS, StudyProfiler, make_update
 from hotloop.clock import now_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.session import record
-from hotloop.spans import is_live, span
+from hotloop.spans import Span, is_live, recording, span
 
 US, MS, S = 1e3, 1e6, 1e9
 CALLS = 2
@@ -85,12 +85,22 @@ def in_place(updates: Updates, rounds: int) -> list[Row]:
     ours = [span(name) for name in PARTS]
     with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", options=ALL_TIMED):
         # The recorder switches spans off for a moment now and then, to learn their cost: not those rounds.
-        times = interleave(updates, rounds, CALLS, after_block=lambda _: all(map(is_live, ours)))
+        times = interleave(updates, rounds, CALLS, after_block=lambda _: _all_live(ours))
     plain = times["plain"]
     say(f"  the update takes {np.median(plain) / MS:.3f} ms without spans")
     found = estimate(_per_span_us, times["hotloop"], plain)
     limit = against_limit(IN_PLACE, found, SPAN_LIMIT_US, "µs")
     return [limit, *(beside(times, peer) for peer in (FUNCTION_OFF, OPENTELEMETRY, STUDY))]
+
+
+def _all_live(ours: list[Span]) -> bool:
+    return _still_recording() and all(map(is_live, ours))
+
+
+def _still_recording() -> bool:
+    if not recording():
+        raise RuntimeError("the recorder stopped in the middle of the bench: its warning above says why")
+    return True
 
 
 def idle(updates: Updates, rounds: int) -> list[Row]:
@@ -136,7 +146,7 @@ def slow_down(updates: Updates, rounds: int) -> list[Row]:
     options = RecordOptions(budget=RecordOptions().budget / 2)
     with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", options=options):
         interleave(chosen, rounds // 2, CALLS)
-        times = interleave(chosen, 2 * rounds, CALLS)
+        times = interleave(chosen, 2 * rounds, CALLS, after_block=lambda _: _still_recording())
     found = estimate(mean_ratio_of, times["hotloop"], times["plain"])
     return [against_limit("an update with ten spans", found, SLOW_DOWN_LIMIT, "×")]
 
@@ -158,7 +168,9 @@ def _recorded(update: Callable[[], object], seconds: float) -> float:
     with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run"):
         # The recorder knows how fine the spans are after its first second, and keeps to its budget from then on.
         _mean_ns(update, 1.2)
-        return _mean_ns(update, seconds)
+        took = _mean_ns(update, seconds)
+        _still_recording()
+        return took
 
 
 def _mean_ns(update: Callable[[], object], seconds: float) -> float:

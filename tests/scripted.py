@@ -1,9 +1,9 @@
 """A recorder without its thread and with a clock that a test turns by hand: what it writes is exact.
 
-    with scripted_run(folder, monkeypatch) as run:
-        run.during("env.step", 100)
-        run.second()
-    trace = load(folder)
+with scripted_run(folder, monkeypatch) as run:
+    run.during("env.step", 100)
+    run.second()
+trace = load(folder)
 """
 
 from __future__ import annotations
@@ -78,11 +78,24 @@ def scripted_run(
     span_cost_ns: int = 0,
 ) -> Iterator[Run]:
     """Record into `folder`, from `START_NS` on, what the test does with the run."""
-    manifest = {"format": FORMAT_VERSION, "name": "scripted", "state": "finished", "started_unix_ns": 1, "pid": 1}
+    manifest = {
+        "format": FORMAT_VERSION,
+        "name": "scripted",
+        "state": "finished",
+        "started_unix_ns": 1,
+        "pid": 1,
+    }
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "run.json", manifest)
     run = Run(folder, options or RecordOptions(hz=0), span_cost_ns)
-    process = {"pid": os.getpid(), "parent_pid": 1, "main": True, "clock_ns": START_NS, "wall_ns": 1, "argv": []}
+    process = {
+        "pid": os.getpid(),
+        "parent_pid": 1,
+        "main": True,
+        "clock_ns": START_NS,
+        "wall_ns": 1,
+        "argv": [],
+    }
     write_json(folder / "process" / "process.json", process)
     monkeypatch.setattr(Recorder, "_run", lambda self: None)
     monkeypatch.setattr(spans, "now_ns", run.read)

@@ -20,7 +20,16 @@ def trees(draw: st.DrawFn) -> list[Entry]:
         calls = draw(st.integers(0, 50)) if kind == "span" else 0
         self_ns = draw(st.integers(0, 10_000))
         entries.append(
-            Entry(number, draw(st.sampled_from(spans)), kind, number if kind == "span" else 0, calls, 0, self_ns, dark)
+            Entry(
+                number,
+                draw(st.sampled_from(spans)),
+                kind,
+                number if kind == "span" else 0,
+                calls,
+                0,
+                self_ns,
+                dark,
+            )
         )
     for entry in reversed(entries):
         entry.total_ns += entry.self_ns

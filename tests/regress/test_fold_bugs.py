@@ -25,7 +25,9 @@ def folded(*segments: tuple[int, list[tuple[int, int]]]) -> Account:
 def total(account: Account, *path: int) -> int:
     node = 0
     for code in path:
-        node = next(i for i, k in enumerate(account.tree.keys) if (k.parent, k.kind, k.variant) == (node, "span", 2 * code))
+        node = next(
+            i for i, k in enumerate(account.tree.keys) if (k.parent, k.kind, k.variant) == (node, "span", 2 * code)
+        )
     return int(account.window["total_ns"][node])
 
 
@@ -35,6 +37,13 @@ def test_an_orphan_end_does_not_undo_the_end_of_a_span_from_before():
     assert total(account, A) == 10
     assert total(account, B) == 20
     assert [each.code for each in account.opened] == [0]
+
+
+def test_an_orphan_end_leaves_alone_what_ended_before_it():
+    """Whatever becomes of the spans around an orphan end, the end of A is known and stays."""
+    account = folded((1005, [(A, 1000)]), (1050, [(-A, 1010), (B, 1020), (-B, 1030), (-C, 1040)]))
+    assert total(account, A) == 10
+    assert int(account.window["self_ns"].sum()) == 50
 
 
 def test_spans_that_overlap_keep_what_came_before_them():

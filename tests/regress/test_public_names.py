@@ -9,7 +9,8 @@ import pytest
 
 
 @pytest.mark.parametrize(
-    "first", ["import hotloop.record.session", "import hotloop.explain.finding", "hotloop.record, hotloop.explain"]
+    "first",
+    ["import hotloop.record.session", "import hotloop.explain.finding", "hotloop.record, hotloop.explain"],
 )
 def test_importing_a_part_of_the_package_leaves_the_function_callable(first, tmp_path):
     """Under `hotloop run` the packages are imported before the script, which then could not call them."""

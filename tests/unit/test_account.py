@@ -114,6 +114,11 @@ def test_what_the_spans_cost_is_taken_out_again(tmp_path, monkeypatch, cost_ns):
     # 13 steps of two spans and 12 iterations of six; the first and the last span lie half outside the loop.
     calls = 13 * 2 + 12 * 6
     assert phases_ms(trace) == pytest.approx(expected_ms(12), abs=cost_ns * 13 / MS)
+    # What lies between spans bears its part by its length; the spans themselves are exact.
+    thread = trace.thread
+    assert node_of(thread, "ReplayBuffer.sample").total_ns == 600 * MS
+    assert node_of(thread, "TimeLimit.step").total_ns == 1300 * MS
+    assert node_of(thread, "TimeLimit.step", "CartPoleEnv.step").total_ns == 1170 * MS
     wall = sum(expected_ms(12).values()) * MS
     assert trace.thread.wall_ns == pytest.approx(wall, abs=cost_ns)
     assert trace.main.overhead.span_ns == pytest.approx(cost_ns)

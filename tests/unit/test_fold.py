@@ -57,7 +57,9 @@ def test_a_span_with_a_phase_keeps_the_time_between_its_children():
 
 def test_a_network_call_before_a_step_acts_and_before_backward_learns():
     tree = Tree()
-    done = fold_all(tree, [(NET, 0), (-NET, 10), (ENV, 10), (-ENV, 20), (NET, 20), (-NET, 50), (BACK, 50), (-BACK, 100)])
+    done = fold_all(
+        tree, [(NET, 0), (-NET, 10), (ENV, 10), (-ENV, 20), (NET, 20), (-NET, 50), (BACK, 50), (-BACK, 100)]
+    )
     spans = by_key(tree, done.total_ns, done.node)
     assert spans["span", 2 * NET + 1, EDGE] == 10
     assert spans["span", 2 * NET, EDGE] == 30

@@ -11,7 +11,15 @@ import numpy as np
 import pytest
 
 from hotloop import spans
-from hotloop.record.governor import EVERY_DENSE, MAX_THINNING, SPANS_PART, Block, Governor, estimate, tight_loop_ns
+from hotloop.record.governor import (
+    EVERY_DENSE,
+    MAX_THINNING,
+    SPANS_PART,
+    Block,
+    Governor,
+    estimate,
+    tight_loop_ns,
+)
 from hotloop.spans import Span
 
 

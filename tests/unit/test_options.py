@@ -18,7 +18,7 @@ from hotloop.record.options import RecordOptions
     ],
 )  # fmt: skip
 def test_what_cannot_be_recorded_with_is_refused_with_value_and_remedy(wrong):
-    (name, value), = wrong.items()
+    ((name, value),) = wrong.items()
     with pytest.raises(HotloopError, match=f"{name} {value}.*: give "):
         RecordOptions(**wrong)
 

@@ -29,7 +29,13 @@ def test_commands(words, shown):
 
 
 def test_configuration_of_any_depth():
-    values = {"lr": 0.1, "wandb": {"api_key": "abc", "project": "p"}, "url": "http://a:b@c", "seed": 3, "token": None}
+    values = {
+        "lr": 0.1,
+        "wandb": {"api_key": "abc", "project": "p"},
+        "url": "http://a:b@c",
+        "seed": 3,
+        "token": None,
+    }
     assert redacted(values) == {
         "lr": 0.1, "wandb": {"api_key": "***", "project": "p"}, "url": "http://a:***@c", "seed": 3, "token": "***",
     }  # fmt: skip

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.traces import frame, make_trace, place, seen
+from tests.traces import frame, make_process, make_thread, make_trace, place, seen
 
 from hotloop.explain import explain
 from hotloop.explain.finding import Cause, Residual, amdahl, clamped
@@ -56,6 +56,15 @@ def test_samples_are_scaled_to_the_exact_self_time_of_their_node():
     line = frame("step", "env.py", 3, "x")
     loop = study(make_trace([place("Env.step", Phase.ENV, 2.0)], [seen("Env.step", [line], 1.0, cpu=0.5)]))
     assert [(atom.ns, atom.cpu_ns, atom.n) for atom in loop.atoms] == [(2e9, 1e9, 100)]
+
+
+def test_a_step_counted_by_worker_and_main_process_is_one_step():
+    thread = make_thread([place("Env.step", Phase.ENV, 1.0, 10)])
+    worker = make_process([thread], {"env_steps": 20, "vector_steps": 20, "episodes": 3}, pid=7, main=False)
+    tree = [place("VectorEnv.step", Phase.ENV, 1.0, 10)]
+    loop = study(make_trace(tree, (), {"env_steps": 40, "vector_steps": 10}, others=[worker, worker]))
+    assert (loop.env_steps, loop.vector_steps, loop.num_envs) == (40, 10, 4.0)
+    assert loop.counts["episodes"] == 6
 
 
 @pytest.mark.parametrize(

@@ -69,7 +69,7 @@ def test_hotloops_own_frames_are_left_out():
 
     inner()
     assert not [entry for entry in written(book, "frame") if "hotloop/spans.py" in entry["file"]]
-    assert [entry["function"].rpartition(".")[2] for entry in written(book, "frame")][0] == "inner"
+    assert next(entry["function"].rpartition(".")[2] for entry in written(book, "frame")) == "inner"
 
 
 def test_deep_recursion_is_cut():

@@ -50,7 +50,10 @@ def test_names_are_read_up_to_the_last_whole_line(files):
 
 
 def test_totals_keep_their_lists(files):
-    row = {name: i for i, name in enumerate(SCHEMAS["totals"].names)} | {"buckets": [8, 9], "counts": [10, 11]}
+    row = {name: i for i, name in enumerate(SCHEMAS["totals"].names)} | {
+        "buckets": [8, 9],
+        "counts": [10, 11],
+    }
     files.replace("totals.arrow", "totals", {name: [value] for name, value in row.items()})
     assert read_totals(files.folder) == [row]
 

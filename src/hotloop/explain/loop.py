@@ -47,12 +47,16 @@ class Loop:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Counters over all processes of the run."""
+        """Counters of the main process; of all others together for what only they count.
+
+        A step of worker environments is counted by the worker and again by the vector environment in the
+        main process: it is one step.
+        """
         total: dict[str, int] = {}
-        for process in self.trace.processes:
+        for process in self.trace.processes[1:]:
             for name, amount in process.counts.items():
                 total[name] = total.get(name, 0) + amount
-        return total
+        return total | {name: amount for name, amount in self.trace.main.counts.items() if amount}
 
     @cached_property
     def machine(self) -> dict[str, Any]:
@@ -101,6 +105,10 @@ class Loop:
         for node in self.thread.nodes:
             found[node.id] = found.get(node.parent, frozenset()) | {node.phase}
         return found
+
+    def beside_env(self, node: Node) -> bool:
+        """Say whether a node is the gap just before or after a span of the environment."""
+        return node.kind == "gap" and not self.env_names.isdisjoint(node.name.strip("()").split(" → "))
 
     @cached_property
     def env_names(self) -> frozenset[str]:

@@ -138,6 +138,10 @@ class Recorder:
         self.failed = True
         spans.hush()
         self._vitals.close()
+        try:
+            self._writer.files.close()
+        except (OSError, ValueError):
+            pass  # What failed once fails again; a stream without its end can be read.
         remedy = "Training goes on unrecorded."
         if isinstance(error, OSError):
             remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"

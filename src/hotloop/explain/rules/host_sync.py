@@ -38,7 +38,7 @@ def find(loop: Loop) -> list[Cause]:
     # An action fetched each step is ordinary, so steps count as well as updates.
     if not loop.updates or fetched < MOST_PER_UPDATE * (loop.updates + loop.vector_steps):
         return []
-    pool = loop.where(lambda atom: atom.own is not None and _of_update(atom.node))
+    pool = loop.where(lambda atom: atom.own is not None and _of_update(loop, atom.node))
     claimed = grow(matching(pool, HOST_SYNC), pool, least=0.8)
     if not claimed:
         return []
@@ -58,8 +58,8 @@ def find(loop: Loop) -> list[Cause]:
     ]
 
 
-def _of_update(node: Node) -> bool:
-    """Say whether a node can be part of an update: what follows the optimiser counts as acting, but is a gap."""
+def _of_update(loop: Loop, node: Node) -> bool:
+    """Say whether a node can be part of an update: also what follows the optimiser, before the next action."""
     if node.phase is Phase.ACT:
-        return node.kind == "gap"
+        return node.kind == "gap" and not loop.beside_env(node)
     return node.phase not in ENVIRONMENT | {Phase.STORE}

@@ -11,8 +11,9 @@ from hotloop.explain.finding import Cause, Residual
 from hotloop.explain.loop import Loop
 from hotloop.trace.model import Node
 
-MARGIN = 2.0
-"""The peak was measured on a machine that did other things too; only a multiple of it is impossible."""
+MARGIN = 4.0
+"""Only a multiple of the peak is impossible: it may have been measured on a busy machine, and the work of a
+backward pass is counted as twice the forward pass although the first layer needs no gradient of its input."""
 ADVICE = """\
 Do not trust this number. Wait for the device before reading the clock, or time with device events:
     torch.cuda.synchronize(); start = time.perf_counter()

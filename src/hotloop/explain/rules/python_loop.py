@@ -72,9 +72,7 @@ def _features(loop: Loop, atom: Atom) -> bool:
     """Say whether an atom can be the making of observations: in the environment, or just before or after it."""
     if loop.phases(atom.node) & ENVIRONMENT:
         return True
-    if atom.node.kind != "gap" or atom.node.phase in LEARNING:
-        return False
-    return not loop.env_names.isdisjoint(atom.node.name.strip("()").split(" → "))
+    return atom.node.phase not in LEARNING and loop.beside_env(atom.node)
 
 
 def _interpreted(loop: Loop, atoms: list[Atom]) -> bool:

@@ -1,0 +1,137 @@
+"""A recording of this process: its directory, its manifest, its end."""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import threading
+import warnings
+
+import pytest
+
+import hotloop
+from hotloop import spans
+from hotloop.record import session
+from hotloop.record.session import HOOKS_VARIABLE, OPTIONS_VARIABLE, RUN_VARIABLE, default_path, record
+from hotloop.trace.load import load
+
+
+def work() -> None:
+    for _ in range(20):
+        with spans.span("session.work"):
+            sum(range(2000))
+        spans.count("session_counted", 2)
+
+
+def test_the_manifest_says_what_was_run_and_how_it_ended(tmp_path):
+    with record(tmp_path / "run", config={"lr": 0.5, "password": "x"}, command=["train.py", "--seed", "1"]) as running:
+        going = json.loads((tmp_path / "run" / "run.json").read_text())
+        assert going["state"] == "running"
+        assert spans.recording()
+        work()
+    done = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert done["state"] == "finished"
+    assert (done["command"], done["config"]) == (["train.py", "--seed", "1"], {"lr": 0.5, "password": "***"})
+    assert done["pid"] == os.getpid()
+    assert {"format", "machine", "versions", "options", "started_unix_ns", "seconds"} <= set(done)
+    assert not spans.recording()
+    assert running.path == tmp_path / "run"
+    trace = load(tmp_path / "run")
+    assert trace.main.counts["session_counted"] == 40
+    assert trace.state == "finished"
+
+
+def test_nothing_is_left_behind_in_the_process(tmp_path):
+    before = dict(os.environ), list(gc.callbacks), threading.active_count()
+    with record(tmp_path / "run"):
+        assert RUN_VARIABLE in os.environ
+        assert any(thread.name == "hotloop" for thread in threading.enumerate())
+    after = dict(os.environ), list(gc.callbacks), threading.active_count()
+    assert after == before
+    for name in (RUN_VARIABLE, OPTIONS_VARIABLE, HOOKS_VARIABLE):
+        assert name not in os.environ
+
+
+def test_an_error_inside_passes_through_and_closes_the_run(tmp_path):
+    with pytest.raises(ZeroDivisionError), record(tmp_path / "run"):
+        work()
+        raise ZeroDivisionError
+    assert load(tmp_path / "run").state == "finished"
+    assert not spans.recording()
+
+
+def test_stopping_twice_is_stopping_once(tmp_path):
+    running = record(tmp_path / "run")
+    work()
+    running.stop()
+    content = (tmp_path / "run" / "run.json").read_bytes()
+    running.stop()
+    assert (tmp_path / "run" / "run.json").read_bytes() == content
+
+
+def test_a_second_recording_is_refused_and_the_first_goes_on(tmp_path):
+    with record(tmp_path / "one"):
+        with pytest.raises(hotloop.HotloopError, match=r"already recording into .*one: stop it"):
+            record(tmp_path / "two")
+        work()
+    assert load(tmp_path / "one").main.counts["session_counted"] == 40
+    assert not (tmp_path / "two").exists()
+
+
+def test_a_directory_with_something_in_it_is_refused(tmp_path):
+    (tmp_path / "mine.txt").write_text("keep")
+    with pytest.raises(hotloop.HotloopError, match="is not an empty directory"):
+        record(tmp_path)
+    with pytest.raises(hotloop.HotloopError, match="is not an empty directory"):
+        record(tmp_path / "mine.txt")
+    assert not spans.recording()
+    assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_a_place_that_cannot_be_written_is_a_warning(tmp_path):
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.warns(UserWarning, match="training goes on unrecorded") as told,
+        record(tmp_path / "file" / "run"),
+    ):
+        work()
+        assert not spans.recording()
+    assert len(told) == 1
+    with record(tmp_path / "after"):
+        work()
+    assert load(tmp_path / "after").main.counts["session_counted"] == 40
+
+
+def test_a_failing_recorder_is_one_warning(tmp_path, monkeypatch):
+    def fail(self: object, at: int, last: bool = False) -> None:
+        raise RuntimeError("inside the recorder")
+
+    monkeypatch.setattr("hotloop.record.recorder.Recorder._second", fail)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        with record(tmp_path / "run"):
+            work()
+    said = [str(each.message) for each in told]
+    assert len(said) == 1, said
+    assert said[0].startswith("hotloop stopped recording: RuntimeError: inside the recorder")
+    assert not spans.recording()
+
+
+def test_default_directories_never_clash(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "datetime", FixedTime)
+    first = default_path(["some/train.py"])
+    first.mkdir(parents=True)
+    second = default_path(["some/train.py"])
+    assert (first.parts, second.parts) == (("runs", "19700101-train"), ("runs", "19700101-train-2"))
+    assert default_path([]).name == "19700101-run"
+
+
+class FixedTime:
+    @classmethod
+    def now(cls) -> FixedTime:
+        return cls()
+
+    def strftime(self, form: str) -> str:
+        return "19700101"
