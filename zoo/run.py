@@ -64,7 +64,8 @@ def read_cases(names: list[str]) -> list[Case]:
     found = {path.parent.name: path for path in sorted(ZOO.glob("*/truth.toml"))}
     unknown = [name for name in names if name not in found]
     if unknown:
-        sys.exit(f"no such case: {', '.join(unknown)}. There are: {', '.join(found)}")
+        say(f"no such case: {', '.join(unknown)}. There are: {', '.join(found)}")
+        sys.exit(2)
     cases = []
     for name in names or found:
         truth = tomllib.loads(found[name].read_text(encoding="utf-8"))

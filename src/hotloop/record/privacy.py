@@ -31,9 +31,7 @@ def redacted_command(words: list[str]) -> list[str]:
 
 def redacted(values: dict[str, object]) -> dict[str, object]:
     """Return configuration or environment values with what looks secret replaced by ***."""
-    return {
-        name: HIDDEN if SECRET_NAME.search(str(name)) else _redacted_value(value) for name, value in values.items()
-    }
+    return {name: HIDDEN if SECRET_NAME.search(str(name)) else _redacted_value(value) for name, value in values.items()}
 
 
 def _redacted_value(value: object) -> object:

@@ -22,7 +22,7 @@ from hotloop import spans
 from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account, calls_begun
 from hotloop.record.fold import Ints, first_step
-from hotloop.record.governor import BLOCK_NS, SPANS_PART, Governor
+from hotloop.record.governor import BLOCK_NS, Governor
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.tree import codes_of
@@ -304,13 +304,16 @@ class Recorder:
             self._ended_ns, self._stopping = now_ns(), True
 
     def _pace(self, background: float) -> None:
-        """Look less often when this thread takes more than its part of the budget."""
-        allowed = self.options.budget * (1 - SPANS_PART)
-        slowest = SECOND_NS // 20
-        if background > 2 * allowed and self._tick_ns < slowest:
+        """Look less often when this thread takes more of a core than it should.
+
+        Its time is not the training's: it runs beside it, and costs it only what both want the interpreter for,
+        so it may take twice the budget.
+        """
+        allowed, slowest = 2 * self.options.budget, SECOND_NS // 25
+        if background > 1.5 * allowed and self._tick_ns < slowest:
             self._tick_ns = min(self._tick_ns * 2, slowest)
         elif background < allowed and self._tick_ns > self._asked_tick_ns:
-            self._tick_ns //= 2
+            self._tick_ns = max(self._tick_ns // 2, self._asked_tick_ns)
 
     def _mean_ns(self) -> dict[int, float]:
         total: Counter[int] = Counter()

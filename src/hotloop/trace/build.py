@@ -54,7 +54,9 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     names = _index(parts.names)
     order = np.argsort(parts.memory["window"], kind="stable")
     memory = {name: column[order] for name, column in parts.memory.items()}
-    in_loop = (memory["end_ns"] > start_ns) & (memory["start_ns"] < end_ns)
+    # The loop may begin inside a window of another process: that window counts where most of it lies.
+    middle = (memory["start_ns"] + memory["end_ns"]) // 2
+    in_loop = (middle >= start_ns) & (middle < end_ns)
     kept = set(memory["window"][in_loop].tolist())
     scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0

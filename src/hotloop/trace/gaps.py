@@ -30,6 +30,14 @@ FILES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
 )
 
 
+FUNCTIONS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
+    (Phase.SYNC_WEIGHTS, re.compile(r"(?i)soft_?update|polyak|sync_(weights|target)|update_target")),
+    (Phase.LOG, re.compile(r"(?i)(^|[._])log(_|$)|record_metrics|summar")),
+    (Phase.RENDER, re.compile(r"(?i)render|draw")),
+    (Phase.OBSERVE, re.compile(r"(?i)feature|observ|(^|[._])_?(get_)?obs(_|$)|preprocess|frame_?stack")),
+    (Phase.EVALUATE, re.compile(r"(?i)evaluat")),
+    (Phase.ACT, re.compile(r"(?i)(choose|select|sample)_action|epsilon_?greedy")),
+)
 TRAINERS = re.compile(r"[/\\](stable_baselines3|sb3_contrib|torchrl|tianshou|rllib|skrl|sample_factory|lightning)[/\\]")
 """Libraries that run the loop themselves: the user's line above them is `model.learn()` and tells nothing."""
 
@@ -51,21 +59,23 @@ def gap_phase(before: Phase | None, after: Phase | None, seen: Counter[Phase | N
 
 
 def phase_of_stack(stack: tuple[Frame, ...]) -> Phase | None:
-    """Tell a phase from a sampled stack: by the user's own line, else by the library it is in."""
+    """Tell a phase from a sampled stack: by the user's line, by the functions it is in, else by the library."""
+    own: list[Frame] = []
     for frame in stack:
-        if frame.own or TRAINERS.search(frame.file):
+        if TRAINERS.search(frame.file):
             break
-    else:
-        frame = None
-    if (own := frame) is not None and own.own:
-        for phase, pattern in LINES:
-            if pattern.search(own.text):
-                return phase
-    if stack:
-        for phase, pattern in FILES:
-            if pattern.search(stack[0].file):
-                return phase
-    return None
+        if frame.own:
+            own.append(frame)
+    found = _first(LINES, own[0].text) if own else None
+    for frame in own:
+        found = found or _first(FUNCTIONS, frame.function)
+    if found is None and stack:
+        found = _first(FILES, stack[0].file)
+    return found
+
+
+def _first(patterns: tuple[tuple[Phase, re.Pattern[str]], ...], text: str) -> Phase | None:
+    return next((phase for phase, pattern in patterns if pattern.search(text)), None)
 
 
 def _between(before: Phase | None, after: Phase | None) -> Phase:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hotloop.trace.build import ProcessParts, build_process
 from hotloop.trace.model import Process, State, Trace
 from hotloop.trace.runs import read_manifest, state_of
 
-PROCESS_KEYS = {"pid", "parent_pid", "main", "clock_ns"}
+PROCESS_KEYS = {"pid", "parent_pid", "main", "clock_ns", "wall_ns"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,9 +54,9 @@ def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
             f"{folder} holds no measurement: the run ended before its first second; record it for longer"
         )
     state = state_of(manifest)
-    loop = _find_loop(main)
-    others = [each for each in parts if each is not main]
+    others = [_aligned(each, main) for each in parts if each is not main]
     others.sort(key=lambda each: each.process["clock_ns"])
+    loop = _find_loop(main, others)
     processes: list[Process] = [build_process(main, loop.start_ns, loop.end_ns, state)]
     if not any(thread.main for thread in processes[0].threads):
         raise RunUnreadable(f"{folder} has lost the times or names of its main thread: record the run again")
@@ -85,16 +85,39 @@ def _read_process(path: Path) -> ProcessParts | None:
     return ProcessParts(process, state, store.read_names(folder), store.read_totals(folder), **tables)
 
 
-def _find_loop(main: ProcessParts) -> Loop:
-    """From the first environment step to the end of the last window that has one; else everything."""
-    memory = main.memory
-    code = next((e["code"] for e in main.names if e["is"] == "counter" and e["name"] == "env_steps"), None)
-    stepped = np.unique(main.counters["window"][main.counters["counter"] == code]) if code is not None else []
-    start = main.state.get("loop_start_ns")
-    if start is None or not len(stepped):
-        return Loop(int(memory["start_ns"].min()), int(memory["end_ns"].max()))
-    end = memory["end_ns"][np.isin(memory["window"], stepped)].max()
-    return Loop(int(start), int(end))
+def _aligned(parts: ProcessParts, main: ProcessParts) -> ProcessParts:
+    """Bring a process onto the main process's clock, where the system does not give all the same one.
+
+    A later process whose clock shows less has a clock of its own: then both clocks are tied to wall-clock time.
+    """
+    mine, theirs = main.process, parts.process
+    if theirs["clock_ns"] >= mine["clock_ns"]:
+        return parts
+    shift = (theirs["wall_ns"] - theirs["clock_ns"]) - (mine["wall_ns"] - mine["clock_ns"])
+    memory = dict(parts.memory) | {name: parts.memory[name] + shift for name in ("start_ns", "end_ns")}
+    begun = parts.state.get("loop_start_ns")
+    state = parts.state | {"loop_start_ns": begun + shift if begun is not None else None}
+    return replace(parts, memory=memory, state=state, process=theirs | {"clock_ns": theirs["clock_ns"] + shift})
+
+
+def _find_loop(main: ProcessParts, others: list[ProcessParts]) -> Loop:
+    """From the first environment step to the end of the last window that has one; else everything.
+
+    The main process's steps count; where it makes none, because collectors do, theirs.
+    """
+    stepping = [each for each in map(_stepped, [main]) if each] or [each for each in map(_stepped, others) if each]
+    if not stepping:
+        return Loop(int(main.memory["start_ns"].min()), int(main.memory["end_ns"].max()))
+    end = min(max(each.end_ns for each in stepping), int(main.memory["end_ns"].max()))
+    return Loop(min(each.start_ns for each in stepping), end)
+
+
+def _stepped(parts: ProcessParts) -> Loop | None:
+    memory, start = parts.memory, parts.state.get("loop_start_ns")
+    code = next((e["code"] for e in parts.names if e["is"] == "counter" and e["name"] == "env_steps"), None)
+    windows = np.unique(parts.counters["window"][parts.counters["counter"] == code]) if code is not None else []
+    ends = memory["end_ns"][np.isin(memory["window"], windows)]
+    return Loop(int(start), int(ends.max())) if start is not None and len(ends) else None
 
 
 def _state_of(parts: ProcessParts, run: State) -> State:
@@ -107,7 +130,7 @@ def _warnings(processes: list[Process], state: State) -> tuple[str, ...]:
     found = [warning for process in processes for warning in process.warnings]
     if state == "killed":
         found.append("the run was killed: what it did in its last second is missing")
-    if not processes[0].counts.get("env_steps"):
+    if not any(process.counts.get("env_steps") for process in processes):
         found.append(
             "no environment steps were counted: rates and the loop's begin are unknown; shares are of the whole run"
         )

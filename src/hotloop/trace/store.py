@@ -66,7 +66,9 @@ class ProcessFiles:
         self._names = open(folder / "names.jsonl", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
         self._streams: dict[str, pa.ipc.RecordBatchStreamWriter] = {}
         self._files: dict[str, Any] = {}
-        self._options = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+        # Small tables are written every second: for them a quick compression matters more than a good one.
+        self._quick = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        self._small = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 
     def append(self, table: str, columns: Columns) -> None:
         """Add rows to a stream. They are in the file when this returns."""
@@ -76,7 +78,8 @@ class ProcessFiles:
         if table not in self._streams:
             file = open(self.folder / f"{table}.arrows", "ab", buffering=0)  # noqa: SIM115
             self._files[table] = file
-            self._streams[table] = pa.ipc.new_stream(file, SCHEMAS[table], options=self._options)
+            options = self._small if table == "raw" else self._quick
+            self._streams[table] = pa.ipc.new_stream(file, SCHEMAS[table], options=options)
         self._streams[table].write_batch(batch)
 
     def replace(self, name: str, table: str, columns: Columns) -> None:
@@ -84,7 +87,7 @@ class ProcessFiles:
         temporary = self.folder / f"{name}.part"
         with (
             open(temporary, "wb") as file,
-            pa.ipc.new_stream(file, SCHEMAS[table], options=self._options) as writer,
+            pa.ipc.new_stream(file, SCHEMAS[table], options=self._quick) as writer,
         ):
             writer.write_batch(_batch(table, columns))
         os.replace(temporary, self.folder / name)
