@@ -49,7 +49,7 @@ class Span:
     It holds no state of a single call, so it may be nested in itself and used from any thread.
     """
 
-    __slots__ = ("begin", "code", "end", "hook", "name", "phase", "tally", "tally_reads")
+    __slots__ = ("begin", "closing", "code", "end", "hook", "name", "phase", "tally", "tally_reads")
 
     def __init__(self, name: str, phase: Phase | None, code: int, hook: bool = False) -> None:
         self.name = name
@@ -58,6 +58,7 @@ class Span:
         self.begin = code
         self.end = -code
         self.hook = hook
+        self.closing = 0
         self.tally = itertools.count()
         self.tally_reads = 0
 
@@ -130,7 +131,11 @@ class _Closing(Span):
     def __enter__(self) -> None:
         next(self.tally)
 
-    __exit__ = _Live.__exit__
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        _Live.__exit__(self, kind, error, trace)  # type: ignore[arg-type]
+        self.closing -= 1
+        if self.closing <= 0:
+            self.__class__ = _Counted  # type: ignore[assignment]
 
 
 class Tally:
@@ -291,8 +296,9 @@ def make_counted(each: Span) -> None:
     each.__class__ = _Counted
 
 
-def make_closing(each: Span) -> None:
-    """Let a span only be counted, but write the end of a call that had begun."""
+def make_closing(each: Span, ends: int = 1 << 40) -> None:
+    """Let a span only be counted, but write the next `ends` ends: those of calls that had begun."""
+    each.closing = ends
     each.__class__ = _Closing
 
 

@@ -147,18 +147,31 @@ def test_blocks_without_fine_spans_come_regularly_and_are_told(listening):
     assert sum(dark) == 4
 
 
-def test_a_span_open_when_switched_off_is_waited_for(listening):
+def test_a_span_open_when_switched_off_writes_its_own_end_and_no_other(listening):
     fine = spans.span("governor.open")
     made = governor(200.0)
     made.learn(Counter({fine.code: 1000}), {fine.code: 1e4}, set())
-    while not made.dark:
-        made.open_block(spans.known_spans())
-    kind = type(fine)
-    made.settle({fine.code}, spans.known_spans())
-    assert type(fine) is kind, "it is still open: its end must be written"
-    made.settle(set(), spans.known_spans())
-    assert type(fine) is not kind
-    assert not spans.is_live(fine)
+    with fine:
+        while not made.dark:
+            made.open_block(spans.known_spans())
+        made.settle(Counter({fine.code: 1}), spans.known_spans())
+    for _ in range(3):
+        with fine:
+            pass
+    assert listening[0].events[::2] == [fine.code, -fine.code]
+    assert made.counted(spans.known_spans())[fine.code] == 3
+
+
+def test_spans_that_come_too_fast_are_thinned_at_once_and_held(listening):
+    heavy, light = spans.span("governor.heavy"), spans.span("governor.light")
+    made = governor(200.0)
+    made.shed(Counter({heavy.code: 90_000, light.code: 10}))
+    assert made.thinning == {heavy.code: MAX_THINNING}
+    assert made.open_block(spans.known_spans())
+    assert not spans.is_live(heavy)
+    assert spans.is_live(light)
+    made.learn(Counter({heavy.code: 100}), {heavy.code: 1e4}, set())
+    assert made.thinning[heavy.code] == MAX_THINNING, "not before the hold is over"
 
 
 def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening):
@@ -188,7 +201,7 @@ def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening)
         made.open_block(spans.known_spans())
         pause.wait(0.002)
         if i % 3 == 0:
-            made.settle(set(), spans.known_spans())
+            made.settle(Counter(), spans.known_spans())
         if i % 5 == 0:
             made.learn(rates, mean_ns, set())
         counted += made.counted(spans.known_spans())

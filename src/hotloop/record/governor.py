@@ -27,6 +27,8 @@ IN_PLACE = 3.0
 """A span between torch operations costs about so many times that of a tight loop (measured: 1.5 to 6)."""
 IN_PLACE_SPREAD = 1.5
 MAX_THINNING = 6
+FIRST_HOLD, MAX_HOLD = 25, 6400
+"""Blocks for which a span that came too fast stays thinned; doubled each time that it happens again."""
 SPANS_PART = 0.7
 """Part of the budget that spans may take; the rest is the background thread's."""
 DENSE_BLOCKS = 300
@@ -48,7 +50,8 @@ class Block:
     """One block: how long, what was done, how many spans were timed."""
 
     length_ns: int
-    done: Counter[int]
+    done: dict[int, int]
+    """Calls by code, of the most frequent codes only."""
     timed: int
 
 
@@ -102,13 +105,15 @@ class Governor:
         self.budget = budget
         self.tight_ns, self.wrap_ns = tight_loop_ns()
         self.cost = Cost(IN_PLACE * self.tight_ns, IN_PLACE_SPREAD * self.tight_ns)
-        self.blocks: deque[Block] = deque(maxlen=1000)
+        self.blocks: deque[Block] = deque(maxlen=500)
         self.index = 0
         self.dark = False
         self.thinning: dict[int, int] = {}
         self._fine: set[int] = set()
         self._closing: set[int] = set()
         self._off: set[int] = set()
+        self._held: dict[int, int] = {}
+        self._hold = FIRST_HOLD
         self._tallied: dict[int, int] = {}
 
     def counted(self, every: list[Span]) -> Counter[int]:
@@ -122,7 +127,8 @@ class Governor:
 
     def close_block(self, length_ns: int, timed: Counter[int], counted: Counter[int]) -> None:
         """Keep what a block got done."""
-        self.blocks.append(Block(length_ns, timed + counted, sum(timed.values())))
+        done = dict((timed + counted).most_common(2 * COLUMNS))
+        self.blocks.append(Block(length_ns, done, sum(timed.values())))
 
     def open_block(self, every: list[Span]) -> bool:
         """Choose which spans are timed in the next block; say whether that changed."""
@@ -147,11 +153,22 @@ class Governor:
         self._closing &= off
         return True
 
-    def settle(self, open_codes: set[int], every: list[Span]) -> None:
-        """Stop waiting for the ends of spans that have ended since they were switched off."""
-        for code in self._closing - open_codes:
-            spans.make_counted(every[code - 1])
-        self._closing &= open_codes
+    def shed(self, began: Counter[int]) -> None:
+        """Thin at once, and as far as can be, what comes faster than it can be folded."""
+        heavy = {code for code, n in began.items() if 4 * n > began.most_common(1)[0][1]}
+        self._fine |= heavy
+        self.thinning |= dict.fromkeys(heavy, MAX_THINNING)
+        self._hold = min(2 * self._hold, MAX_HOLD)
+        self._held |= dict.fromkeys(heavy, self.index + self._hold)
+
+    def settle(self, still_open: Counter[int], every: list[Span]) -> None:
+        """Let spans that were switched off write only the ends of the calls that are still open."""
+        for code in self._closing:
+            if still_open[code]:
+                spans.make_closing(every[code - 1], still_open[code])
+            else:
+                spans.make_counted(every[code - 1])
+        self._closing.clear()
 
     def learn(self, rates: Counter[int], mean_ns: dict[int, float], calls: set[tuple[int, int]]) -> None:
         """Once a second: estimate the cost, and thin what is too fine for the budget.
@@ -171,7 +188,7 @@ class Governor:
             if total > allowed and thin < MAX_THINNING:
                 self.thinning[code] = thin + 1
                 total -= share[code] / 2
-            elif thin and total + share[code] < allowed / 2:
+            elif thin and total + share[code] < allowed / 2 and self._held.get(code, 0) <= self.index:
                 self.thinning[code] = thin - 1
                 total += share[code]
         self.thinning = _spread(self.thinning, calls)
@@ -206,7 +223,7 @@ def estimate(blocks: list[Block], tight_ns: float) -> Cost:
     for block in blocks:
         totals.update(block.done)
     top = [code for code, _ in totals.most_common(COLUMNS)]
-    work = np.array([[block.done[code] for code in top] + [block.timed] for block in blocks], np.float64)
+    work = np.array([[*(block.done.get(code, 0) for code in top), block.timed] for block in blocks], np.float64)
     length = np.array([block.length_ns for block in blocks], np.float64)
     used = work[:, :-1].sum(axis=1) > 0
     measured = _least_squares(work[used], length[used])

@@ -37,6 +37,8 @@ MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
 FOLD_AT = 20_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
+CROWDED = 100_000
+"""Integers waiting in the threads' logs, 40 bytes each, above which spans are thinned at once."""
 WINDOWS_BEFORE_DOUBLING = 600
 
 
@@ -59,8 +61,6 @@ class Recorder:
         self._seen_logs = 0
         self._codes = codes_of([])
         self._warnings: list[str] = []
-
-    # -- life -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Begin to record."""
@@ -155,12 +155,12 @@ class Recorder:
             self._vitals.read_memory(at, self.main)
         if self._settle_at and at >= self._settle_at:
             self._settle()
+        if sum(len(log.events) for log in self._logs) > CROWDED:
+            self._relieve()
         if at >= self._block_start + BLOCK_NS:
             self._turn_block()
         if at >= self._second_start + SECOND_NS:
             self._second(now_ns())
-
-    # -- looking ----------------------------------------------------------------------------------------------
 
     def _look(self, at: int) -> None:
         elapsed = at - self._last_look
@@ -204,8 +204,6 @@ class Recorder:
         self._rates += began
         return began
 
-    # -- blocks -----------------------------------------------------------------------------------------------
-
     def _turn_block(self) -> None:
         at = now_ns()
         was_dark, began = self._governor.dark, self._drain()
@@ -219,6 +217,22 @@ class Recorder:
         if changed:
             self._settle_at = at + SETTLE_NS
 
+    def _relieve(self) -> None:
+        """Spans come faster than they can be folded: time fewer of them, so that the memory stays bounded."""
+        was_dark = self._governor.dark
+        self._since_drain = self._since_drain + self._drain()
+        self._governor.shed(self._since_drain)
+        at = now_ns()
+        if self._governor.open_block(spans.known_spans()):
+            self._since_drain = self._since_drain + self._drain()
+            self._let_close()
+            self._settle_at = at + SETTLE_NS
+        self._fold(at, was_dark)
+
+    def _let_close(self) -> None:
+        still_open = sum((account.open_codes() for account in self.accounts), Counter())
+        self._governor.settle(still_open, spans.known_spans())
+
     def _tally(self) -> Counter[int]:
         """Take the calls that were counted but not timed."""
         counted = self._governor.counted(spans.known_spans())
@@ -227,12 +241,10 @@ class Recorder:
         return counted
 
     def _settle(self) -> None:
-        at = now_ns()
         self._since_drain = self._since_drain + self._drain()
-        self._fold(at, dark=True)
+        self._let_close()
+        self._fold(now_ns(), dark=True)
         self._settle_at = 0
-        open_codes = {each.code for account in self.accounts for each in account.opened}
-        self._governor.settle(open_codes, spans.known_spans())
 
     def _fold(self, at: int, dark: bool) -> None:
         every = spans.known_spans()
@@ -269,8 +281,6 @@ class Recorder:
         window = self._window
         sparse = window < self.options.raw_windows + 1 or (window & (window - 1)) == 0
         return sparse and self._armed and self._writer.files.size_of("raw") < self.options.raw_bytes
-
-    # -- seconds and windows ----------------------------------------------------------------------------------
 
     def _second(self, at: int, last: bool = False) -> None:
         self._since_drain = self._since_drain + self._drain()

@@ -56,7 +56,7 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     memory = {name: column[order] for name, column in parts.memory.items()}
     # The loop may begin inside a window of another process: that window counts where most of it lies.
     middle = (memory["start_ns"] + memory["end_ns"]) // 2
-    in_loop = (middle >= start_ns) & (middle < end_ns)
+    in_loop = (middle >= start_ns) & (middle < end_ns) & (memory["end_ns"] > start_ns)
     kept = set(memory["window"][in_loop].tolist())
     scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
