@@ -4,8 +4,9 @@ A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) w
 that belongs to its thread: no lock, no lookup of parents, no object that outlives the call but the integers.
 Who calls whom, and how long, is worked out later by the recorder's background thread (`record.fold`).
 
-A span's behaviour is its class, swapped by the recorder: `Span` does nothing, `_Live` records,
-`_Counted` only counts, `_Closing` counts and lets what had begun end.
+A span's behaviour is its class, swapped by the recorder: `Span` does nothing, `_Live` records, `_Counted` only
+counts. A `with` statement looks up `__exit__` when it begins, so a call that was begun by one class is ended by
+the same, whatever happens meanwhile: each begin has its end.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Span:
     It holds no state of a single call, so it may be nested in itself and used from any thread.
     """
 
-    __slots__ = ("begin", "closing", "code", "end", "hook", "name", "phase", "tally", "tally_reads")
+    __slots__ = ("begin", "code", "end", "hook", "name", "phase", "tally", "tally_reads")
 
     def __init__(self, name: str, phase: Phase | None, code: int, hook: bool = False) -> None:
         self.name = name
@@ -58,7 +59,6 @@ class Span:
         self.begin = code
         self.end = -code
         self.hook = hook
-        self.closing = 0
         self.tally = itertools.count()
         self.tally_reads = 0
 
@@ -123,19 +123,6 @@ class _Counted(Span):
 
     def __enter__(self) -> None:
         next(self.tally)
-
-
-class _Closing(Span):
-    __slots__ = ()
-
-    def __enter__(self) -> None:
-        next(self.tally)
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        _Live.__exit__(self, kind, error, trace)  # type: ignore[arg-type]
-        self.closing -= 1
-        if self.closing <= 0:
-            self.__class__ = _Counted  # type: ignore[assignment]
 
 
 class Tally:
@@ -294,12 +281,6 @@ def make_live(each: Span) -> None:
 def make_counted(each: Span) -> None:
     """Let a span only be counted: exactly, at a fraction of the cost, with nothing written."""
     each.__class__ = _Counted
-
-
-def make_closing(each: Span, ends: int = 1 << 40) -> None:
-    """Let a span only be counted, but write the next `ends` ends: those of calls that had begun."""
-    each.closing = ends
-    each.__class__ = _Closing
 
 
 def use_device(clock: DeviceClock | None) -> None:

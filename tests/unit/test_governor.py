@@ -154,7 +154,6 @@ def test_a_span_open_when_switched_off_writes_its_own_end_and_no_other(listening
     with fine:
         while not made.dark:
             made.open_block(spans.known_spans())
-        made.settle(Counter({fine.code: 1}), spans.known_spans())
     for _ in range(3):
         with fine:
             pass
@@ -200,8 +199,6 @@ def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening)
     for i in range(60):
         made.open_block(spans.known_spans())
         pause.wait(0.002)
-        if i % 3 == 0:
-            made.settle(Counter(), spans.known_spans())
         if i % 5 == 0:
             made.learn(rates, mean_ns, set())
         counted += made.counted(spans.known_spans())

@@ -330,22 +330,28 @@ def test_too_many_names_share_one_and_warn_once(monkeypatch):
     assert [each.code for each in spans._by_code] == [1, 2, 3, 4], "the span of code c is at c - 1"
 
 
-def test_counted_and_closing_spans_count_and_only_closing_writes_ends(logs):
+def test_a_counted_span_counts_and_writes_nothing(logs):
     each = span("t.modes")
     spans.make_counted(each)
     before = each.tallied()
-    with each:
-        pass
-    spans.make_closing(each)
+    for _ in range(2):
+        with each:
+            pass
     assert not spans.is_live(each)
-    with each:
-        pass
     assert each.tallied() - before == 2, "reading a tally does not change it"
     assert each.tallied() - before == 2
-    names = [name for log in logs for name, _ in events(log)]
-    assert names == ["-t.modes"]
+    assert [name for log in logs for name, _ in events(log)] == []
     spans.make_live(each)
     assert spans.is_live(each)
+
+
+def test_a_call_ends_as_it_began_whatever_its_span_becomes_meanwhile(logs):
+    each = span("t.switched.inside")
+    with each:
+        spans.make_counted(each)
+    with each:
+        spans.make_live(each)
+    assert [name for log in logs for name, _ in events(log)] == ["+t.switched.inside", "-t.switched.inside"]
 
 
 @pytest.fixture
@@ -376,7 +382,7 @@ def test_counts_are_exact_while_spans_are_switched_by_another_thread(clock, eage
     threads = [threading.Thread(target=work) for _ in range(3)]
     for thread in threads:
         thread.start()
-    modes = random.Random(1).choices((spans.make_closing, spans.make_counted, spans.make_live), k=400)
+    modes = random.Random(1).choices((spans.make_counted, spans.make_live), k=400)
     for mode in modes:
         mode(each)
         each.tallied()
@@ -390,3 +396,4 @@ def test_counts_are_exact_while_spans_are_switched_by_another_thread(clock, eage
     assert timed > 0
     assert counted > 0
     assert timed + counted == sum(calls)
+    assert timed == sum(log.events[::2].count(each.end) for log in logs), "each begin has its end"

@@ -70,16 +70,6 @@ class Account:
         self.pending, self.pending_events = [events[cut:]], len(events) - cut
         return events[:cut]
 
-    def open_codes(self) -> Counter[int]:
-        """How many calls of each code have begun and not ended, by what was drained so far."""
-        code = np.concatenate([*(part[:, 0] for part in self.pending), NOTHING[:, 0]])
-        code = code[code < COUNTER_BASE]
-        size = int(np.abs(code).max(initial=0)) + 1
-        net = np.bincount(code[code > 0], minlength=size) - np.bincount(-code[code < 0], minlength=size)
-        still: Counter[int] = Counter(each.code for each in self.opened)
-        still.update({int(each): int(net[each]) for each in np.flatnonzero(net)})
-        return +still
-
     def fold(self, events: Ints, until_ns: int, codes: Codes, dark: bool) -> Folded:
         """Fold events into the account, up to a moment."""
         done = fold(events, self.opened, (self.folded_until, until_ns), codes, self.tree, dark)

@@ -62,7 +62,7 @@ def fold(
     open_codes = [each.code for each in opened]
     segment = _Segment(events, open_codes, ends)
     if not segment.balanced():
-        segment = _Segment(_mend(_without_lost_ends(events, open_codes), open_codes), open_codes, ends)
+        segment = _Segment(_mend(events, open_codes), open_codes, ends)
     shape = _Shape.of(segment, opened, codes, tree, dark)
     return shape.folded()
 
@@ -126,18 +126,11 @@ class _Segment:
         return bool(matched.all() and (self.sign[self.begin] > 0).all() and (self.sign[self.end] < 0).all())
 
 
-def _without_lost_ends(events: Ints, open_codes: list[int]) -> Ints:
-    """Drop the ends of spans that began nowhere here: many, where a frequent span was just switched off."""
-    code = events[:, 0]
-    begun = np.concatenate([code[code > 0], np.array(open_codes, np.int64)])
-    return events[(code > 0) | np.isin(-code, begun)]
-
-
 def _mend(events: Ints, open_codes: list[int]) -> Ints:
-    """Drop what cannot be placed: it happens around the moments at which spans are switched off and on.
+    """Drop what cannot be placed. It is rare: `with` gives each begin its end, but a suspended generator crosses.
 
-    An end without a begin is of a span that began while it was switched off: what it contained is dropped with
-    it, for its place in the tree is not known. What an outer span's end has left open ends there.
+    An end without a begin is of a span that began unseen: what it contained is dropped with it, for its place in
+    the tree is not known. What an outer span's end has left open ends there.
     """
     stack = list(open_codes)
     mended: list[tuple[int, int]] = []

@@ -110,7 +110,6 @@ class Governor:
         self.dark = False
         self.thinning: dict[int, int] = {}
         self._fine: set[int] = set()
-        self._closing: set[int] = set()
         self._off: set[int] = set()
         self._held: dict[int, int] = {}
         self._hold = FIRST_HOLD
@@ -145,12 +144,10 @@ class Governor:
             return False
         self.dark = bool(off)
         for each in every:
-            if each.code not in off:
+            if each.code in off:
+                spans.make_counted(each)
+            else:
                 spans.make_live(each)
-            elif spans.is_live(each):
-                spans.make_closing(each)
-                self._closing.add(each.code)
-        self._closing &= off
         return True
 
     def shed(self, began: Counter[int]) -> None:
@@ -160,15 +157,6 @@ class Governor:
         self.thinning |= dict.fromkeys(heavy, MAX_THINNING)
         self._hold = min(2 * self._hold, MAX_HOLD)
         self._held |= dict.fromkeys(heavy, self.index + self._hold)
-
-    def settle(self, still_open: Counter[int], every: list[Span]) -> None:
-        """Let spans that were switched off write only the ends of the calls that are still open."""
-        for code in self._closing:
-            if still_open[code]:
-                spans.make_closing(every[code - 1], still_open[code])
-            else:
-                spans.make_counted(every[code - 1])
-        self._closing.clear()
 
     def learn(self, rates: Counter[int], mean_ns: dict[int, float], calls: set[tuple[int, int]]) -> None:
         """Once a second: estimate the cost, and thin what is too fine for the budget.

@@ -32,7 +32,6 @@ from hotloop.spans import COUNTER_BASE
 from hotloop.trace.store import ProcessFiles
 
 SECOND_NS = 1_000_000_000
-SETTLE_NS = 30_000_000
 MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
 FOLD_AT = 20_000
@@ -72,7 +71,7 @@ class Recorder:
         self._window, self._window_ns = 0, round(self.options.window_s * SECOND_NS)
         self._windows_at_length = 0
         self._last_look = self._block_start = self._second_start = begin
-        self._settle_at = self._totals_at = self._ended_ns = 0
+        self._totals_at = self._ended_ns = 0
         self._tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
         self._asked_tick_ns = self._tick_ns
         self._background_ns = 0
@@ -153,8 +152,6 @@ class Recorder:
         self._vitals.read_tallies(at, self.main)
         if ticks % MEMORY_EVERY == 0:
             self._vitals.read_memory(at, self.main)
-        if self._settle_at and at >= self._settle_at:
-            self._settle()
         if sum(len(log.events) for log in self._logs) > CROWDED:
             self._relieve()
         if at >= self._block_start + BLOCK_NS:
@@ -213,9 +210,7 @@ class Recorder:
         self._block_start = at
         changed = self._governor.open_block(every)
         if changed or any(account.pending_events > FOLD_AT for account in self.accounts):
-            self._fold(at, was_dark or bool(self._settle_at))
-        if changed:
-            self._settle_at = at + SETTLE_NS
+            self._fold(at, was_dark)
 
     def _relieve(self) -> None:
         """Spans come faster than they can be folded: time fewer of them, so that the memory stays bounded."""
@@ -223,15 +218,8 @@ class Recorder:
         self._since_drain = self._since_drain + self._drain()
         self._governor.shed(self._since_drain)
         at = now_ns()
-        if self._governor.open_block(spans.known_spans()):
-            self._since_drain = self._since_drain + self._drain()
-            self._let_close()
-            self._settle_at = at + SETTLE_NS
+        self._governor.open_block(spans.known_spans())
         self._fold(at, was_dark)
-
-    def _let_close(self) -> None:
-        still_open = sum((account.open_codes() for account in self.accounts), Counter())
-        self._governor.settle(still_open, spans.known_spans())
 
     def _tally(self) -> Counter[int]:
         """Take the calls that were counted but not timed."""
@@ -239,12 +227,6 @@ class Recorder:
         self._counted += counted
         self._rates += counted
         return counted
-
-    def _settle(self) -> None:
-        self._since_drain = self._since_drain + self._drain()
-        self._let_close()
-        self._fold(now_ns(), dark=True)
-        self._settle_at = 0
 
     def _fold(self, at: int, dark: bool) -> None:
         every = spans.known_spans()
@@ -287,7 +269,7 @@ class Recorder:
         if last:
             self._tally()
             self._vitals.read_tallies(at, self.main)
-        self._fold(at, self._governor.dark or bool(self._settle_at))
+        self._fold(at, self._governor.dark)
         self._vitals.read_device()
         elapsed = max(at - self._second_start, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
