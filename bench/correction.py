@@ -27,7 +27,7 @@ WARM_S = 0.5
 def run(quick: bool) -> list[Row]:
     """Measure everything this bench shows."""
     torch.set_num_threads(1)
-    pairs, seconds = (2, 1.5) if quick else (8, 6.0)
+    pairs, seconds = (2, 1.5) if quick else (5, 4.0)
     rows = []
     for case in LOOPS:
         say(f"correction: {case.title}")

@@ -29,7 +29,7 @@ IN_PLACE_SPREAD = 1.5
 MAX_THINNING = 6
 FIRST_HOLD, MAX_HOLD = 25, 6400
 """Blocks for which a span that came too fast stays thinned; doubled each time that it happens again."""
-SPANS_PART = 0.7
+SPANS_PART = 0.5
 """Part of the budget that spans may take; the rest is the background thread's."""
 DENSE_BLOCKS = 300
 EVERY_DENSE, EVERY_SPARSE = 6, 30

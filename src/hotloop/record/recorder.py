@@ -34,6 +34,8 @@ from hotloop.trace.store import ProcessFiles
 SECOND_NS = 1_000_000_000
 MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
+EAGER_NS = 15 * SECOND_NS
+QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 20_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
 CROWDED = 100_000
@@ -70,7 +72,7 @@ class Recorder:
         self._steps_seen = 0
         self._window, self._window_ns = 0, round(self.options.window_s * SECOND_NS)
         self._windows_at_length = 0
-        self._last_look = self._block_start = self._second_start = begin
+        self._last_look = self._block_start = self._second_start = self._learned_at = begin
         self._totals_at = self._ended_ns = 0
         self._tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
         self._asked_tick_ns = self._tick_ns
@@ -211,6 +213,10 @@ class Recorder:
         changed = self._governor.open_block(every)
         if changed or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark)
+        if at - self.loop_start_ns < QUICK_NS:
+            # The first seconds of a loop show how fine its spans are: the budget should not wait for it.
+            self._fold(at, was_dark)
+            self._learn(at)
 
     def _relieve(self) -> None:
         """Spans come faster than they can be folded: time fewer of them, so that the memory stays bounded."""
@@ -271,13 +277,10 @@ class Recorder:
             self._vitals.read_tallies(at, self.main)
         self._fold(at, self._governor.dark)
         self._vitals.read_device()
-        elapsed = max(at - self._second_start, 1)
-        rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
+        self._learn(at)
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
-        self._governor.learn(rates, self._mean_ns(), {pair for each in self.accounts for pair in each.tree.pairs()})
-        self._pace((cpu - self._background_ns) / elapsed)
+        self._pace(at, (cpu - self._background_ns) / max(at - self._second_start, 1))
         self._background_ns = cpu
-        self._rates = Counter()
         self._second_start = at
         if not self._armed:
             self._arm(at)
@@ -295,16 +298,25 @@ class Recorder:
             spans.hush()
             self._ended_ns, self._stopping = now_ns(), True
 
-    def _pace(self, background: float) -> None:
-        """Look less often when this thread takes more of a core than it should.
+    def _learn(self, at: int) -> None:
+        """Tell the governor how often spans are called, how long they take, and from where."""
+        elapsed = max(at - self._learned_at, 1)
+        rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
+        self._governor.learn(rates, self._mean_ns(), {pair for each in self.accounts for pair in each.tree.pairs()})
+        self._rates = Counter()
+        self._learned_at = at
 
-        Its time is not the training's: it runs beside it, and costs it only what both want the interpreter for,
-        so it may take twice the budget.
+    def _pace(self, at: int, background: float) -> None:
+        """Look less often when this thread takes more than half of the budget.
+
+        Not in the first seconds, where every look counts: a short recording has few.
         """
-        allowed, slowest = 2 * self.options.budget, SECOND_NS // 25
-        if background > 1.5 * allowed and self._tick_ns < slowest:
+        allowed, slowest = self.options.budget / 2, SECOND_NS // 20
+        if at - self.start_ns < EAGER_NS:
+            return
+        if background > allowed and self._tick_ns < slowest:
             self._tick_ns = min(self._tick_ns * 2, slowest)
-        elif background < allowed and self._tick_ns > self._asked_tick_ns:
+        elif background < allowed / 2 and self._tick_ns > self._asked_tick_ns:
             self._tick_ns = max(self._tick_ns // 2, self._asked_tick_ns)
 
     def _mean_ns(self) -> dict[int, float]:

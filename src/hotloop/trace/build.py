@@ -20,9 +20,12 @@ Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
 INSIDE = 0.5
 """Part of a span's cost that falls between its two readings of the clock; the rest is its parent's."""
+STALL = 0.3
+"""Part of the background thread's CPU time for which the training waits: the rest runs beside it."""
 COUNTER_COST = 0.35
 TALLY_COST = 0.15
-"""What adding to a counter, and to a tally, costs in spans."""
+COUNTED_COST = 0.25
+"""What adding to a counter, to a tally, and a span that is only counted cost, in spans."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
         INSIDE * span_ns,
         (1 - INSIDE) * span_ns,
         {code: wrapper for code, e in names.spans.items() if e["hook"]},
+        COUNTED_COST * span_ns,
     )
     tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
     run = _Run(names, tables, parts.totals, scale, costs, _device_times(parts, kept))
@@ -300,7 +304,7 @@ def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) 
     )
     background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
     timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
-    share = (taken + counters + background) / wall if wall else 0.0
+    share = (taken + counters + STALL * background) / wall if wall else 0.0
     return Overhead(
         span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share
     )

@@ -33,6 +33,8 @@ class Costs:
     outside_ns: float
     wrapper_ns: dict[int, float]
     """Cost of the hook's wrapper by code, paid also when a call is only counted."""
+    counted_ns: float = 0.0
+    """Cost of a call that is only counted."""
 
 
 def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tuple[list[Entry], float]:
@@ -65,8 +67,9 @@ def _subtract_costs(by_id: dict[int, Entry], scale: dict[int, float], costs: Cos
         if entry.kind != "span":
             continue
         inside = costs.inside_ns * entry.calls
-        wrappers = costs.wrapper_ns.get(entry.code, 0.0) * entry.calls * scale.get(entry.code, 1.0)
-        outside = costs.outside_ns * entry.calls + wrappers
+        every = entry.calls * scale.get(entry.code, 1.0)
+        wrappers = costs.wrapper_ns.get(entry.code, 0.0) * every
+        outside = costs.outside_ns * entry.calls + costs.counted_ns * max(every - entry.calls, 0.0) + wrappers
         entry.total_ns = max(entry.total_ns - inside - below[entry.id], 0.0)
         below[entry.parent] += inside + outside + below[entry.id]
     root = next(iter(by_id.values()))
