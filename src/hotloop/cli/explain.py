@@ -19,7 +19,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("RUN", nargs="?", help="run directory, or its name in runs/ (default: the newest in runs/)")
     parser.add_argument("--top", type=_top, metavar="N", help="show only the N best findings")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
-    parser.add_argument("--output", type=Path, metavar="F.txt", help="write the report as text, too")
+    parser.add_argument(
+        "--output", type=Path, metavar="F.txt", help="write the report as text, too (F.svg: as a picture)"
+    )
     parser.add_argument("--charts", type=Path, metavar="F.png", help="draw the charts, too")
     parser.add_argument("--detailed", type=Path, metavar="F.json", help="write everything there is, too")
 

@@ -187,11 +187,13 @@ def _describe_process(main: bool) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _torch_threads() -> dict[str, int] | None:
+def _torch_threads() -> dict[str, Any] | None:
     torch = sys.modules.get("torch")
     if torch is None:
         return None
-    return {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
+    threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
+    hooks = sys.modules.get("hotloop.record.hooks.torch_hooks")
+    return threads | ({"set_at": hooks.threads_set_at} if hooks and hooks.threads_set_at else {})
 
 
 def _follow_children(session: Session, hooks: bool) -> None:

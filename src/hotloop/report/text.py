@@ -1,4 +1,4 @@
-"""The report as plain text: what the terminal shows, without colour, for a file or a bug report."""
+"""The report as plain text, without colour, for a file or a bug report; or as a picture of the terminal."""
 
 from __future__ import annotations
 
@@ -22,5 +22,10 @@ def as_text(report: Report) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """Write the report to a file."""
-    path.write_text(as_text(report), encoding="utf-8")
+    """Write the report to a file: as text, or as a picture of the terminal if its name ends in .svg."""
+    if path.suffix != ".svg":
+        path.write_text(as_text(report), encoding="utf-8")
+        return
+    console = Console(file=io.StringIO(), width=WIDTH, record=True, force_terminal=True, highlight=False, emoji=False)
+    terminal.show(report, console)
+    console.save_svg(str(path), title="hotloop explain")

@@ -7,6 +7,7 @@ be invisible to it.
 from __future__ import annotations
 
 import functools
+import sys
 import types
 import weakref
 from collections.abc import Callable
@@ -228,8 +229,26 @@ def has_devices(torch: types.ModuleType) -> bool:
     return bool(version.cuda or getattr(version, "hip", None) or (mps is not None and mps.is_built()))
 
 
+threads_set_at: list[str | int] = []
+"""File and line that last set torch's threads: what to blame when there are too many of them."""
+
+
+def placing(fn: Wrapper) -> Wrapper:
+    """Note from where `torch.set_num_threads` is called."""
+
+    @functools.wraps(fn)
+    def set_num_threads(*args: Any, **kwargs: Any) -> Any:
+        caller = sys._getframe(1)
+        threads_set_at[:] = [caller.f_code.co_filename, caller.f_lineno]
+        return fn(*args, **kwargs)
+
+    return mark(set_num_threads)
+
+
 def patch_tensor(torch: types.ModuleType, patches: Patches, devices: bool) -> None:
     """Count host syncs and transfers of tensors."""
+    if not is_wrapper(torch.set_num_threads):
+        patches.put(torch, "set_num_threads", placing(torch.set_num_threads))
     tensor = torch.Tensor
     for name, counter in HOST_SYNCS.items():
         fn = getattr(tensor, name)
