@@ -34,11 +34,11 @@ from hotloop.trace.store import ProcessFiles
 SECOND_NS = 1_000_000_000
 MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
-EAGER_NS = 15 * SECOND_NS
+EAGER_NS = 10 * SECOND_NS
 QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 20_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
-CROWDED = 100_000
+CROWDED = 50_000
 """Integers waiting in the threads' logs, 40 bytes each, above which spans are thinned at once."""
 WINDOWS_BEFORE_DOUBLING = 600
 
@@ -247,6 +247,14 @@ class Recorder:
             self._fold_account(account, events, at, dark)
 
     def _fold_account(self, account: Account, events: Ints, at: int, dark: bool) -> None:
+        # In parts, because what a fold needs of memory grows with the events.
+        while len(events) > 2 * FOLD_AT:
+            part, events = events[:FOLD_AT], events[FOLD_AT:]
+            times = part[part[:, 0] < COUNTER_BASE, 1]
+            self._fold_part(account, part, int(times[-1]) if len(times) else account.folded_until, dark)
+        self._fold_part(account, events, at, dark)
+
+    def _fold_part(self, account: Account, events: Ints, at: int, dark: bool) -> None:
         done = account.fold(events, at, self._codes, dark)
         if self._keeps_raw() and len(done.done_node):
             self._raw.append((account.index, done.done_node, done.done_start, done.done_end))

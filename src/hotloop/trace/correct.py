@@ -46,12 +46,15 @@ def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tu
         costs: What recording cost.
     """
     by_id = {e.id: Entry(e.id, e.parent, e.kind, e.code, e.calls, e.total_ns, e.self_ns, e.dark) for e in entries}
-    taken = _subtract_costs(by_id, scale, costs)
+    factor = {e.id: scale.get(e.code, 1.0) if e.kind == "span" else 1.0 for e in entries}
+    below = _costs_below(by_id, factor, costs)
     for entry in by_id.values():
+        entry.calls *= factor[entry.id]
+        entry.total_ns = entry.total_ns * factor[entry.id] - below[entry.id]
         if entry.kind == "span":
-            factor = scale.get(entry.code, 1.0)
-            entry.calls *= factor
-            entry.total_ns *= factor
+            entry.total_ns -= costs.inside_ns * entry.calls
+        entry.total_ns = max(entry.total_ns, 0.0)
+    taken = below[entries[0].id]
     children: dict[int, list[Entry]] = {}
     for entry in by_id.values():
         children.setdefault(entry.parent, []).append(entry)
@@ -61,20 +64,25 @@ def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tu
     return [entry for entry in by_id.values() if not entry.dark], taken
 
 
-def _subtract_costs(by_id: dict[int, Entry], scale: dict[int, float], costs: Costs) -> float:
-    below: dict[int, float] = dict.fromkeys(by_id, 0.0)
-    for entry in reversed(by_id.values()):
+def _costs_below(by_id: dict[int, Entry], factor: dict[int, float], costs: Costs) -> dict[int, float]:
+    """What the spans below each entry cost, as contained in the entry's scaled total.
+
+    An entry's total is scaled up from the calls that were timed, so what it contained then is scaled with it: a
+    span below it that was timed R times counts as R times the entry's factor, the rest of its calls as counted.
+    """
+    below = dict.fromkeys(by_id, 0.0)
+    for entry in by_id.values():
         if entry.kind != "span":
             continue
-        inside = costs.inside_ns * entry.calls
-        every = entry.calls * scale.get(entry.code, 1.0)
-        wrappers = costs.wrapper_ns.get(entry.code, 0.0) * every
-        outside = costs.outside_ns * entry.calls + costs.counted_ns * max(every - entry.calls, 0.0) + wrappers
-        entry.total_ns = max(entry.total_ns - inside - below[entry.id], 0.0)
-        below[entry.parent] += inside + outside + below[entry.id]
-    root = next(iter(by_id.values()))
-    root.total_ns = max(root.total_ns - below[root.id], 0.0)
-    return below[root.id]
+        every = entry.calls * factor[entry.id]
+        wrapper = costs.wrapper_ns.get(entry.code, 0.0)
+        above = entry.parent
+        while above in by_id:
+            timed = min(entry.calls * factor[above], every)
+            span_ns = costs.inside_ns + costs.outside_ns
+            below[above] += timed * span_ns + (every - timed) * costs.counted_ns + every * wrapper
+            above = by_id[above].parent
+    return below
 
 
 def _share_out(entry: Entry, below: list[Entry]) -> None:
