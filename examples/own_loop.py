@@ -1,6 +1,6 @@
 """Put spans into your own loop: record it, load it, print what it says.
 
-    python examples/own_loop.py
+python examples/own_loop.py
 """
 
 import tempfile

@@ -1,6 +1,6 @@
 """Read a run directory's streams directly, without hotloop: with pandas if it is there, else with pyarrow.
 
-    python examples/read_trace.py runs/<run>
+python examples/read_trace.py runs/<run>
 """
 
 import json

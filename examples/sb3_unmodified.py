@@ -1,7 +1,7 @@
 """An ordinary Stable-Baselines3 script. It knows nothing of hotloop:
 
-    hotloop run examples/sb3_unmodified.py
-    hotloop explain
+hotloop run examples/sb3_unmodified.py
+hotloop explain
 """
 
 from stable_baselines3 import DQN

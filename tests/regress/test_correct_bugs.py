@@ -12,7 +12,7 @@ def test_costs_of_counted_calls_do_not_eat_up_a_caller_that_was_thinned_as_well(
     # which left nothing of it, and of what it called.
     tree = [
         Entry(0, -1, "root", 0, 0, 64_000_000, 0),
-        Entry(1, 0, "span", 1, 100, 900_000, 100_000),
+        Entry(1, 0, "span", 1, 100, 990_000, 190_000),
         Entry(2, 1, "span", 2, 100, 800_000, 800_000),
     ]
     costs = Costs(500.0, 500.0, {1: 300.0, 2: 300.0}, counted_ns=250.0)

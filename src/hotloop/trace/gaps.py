@@ -78,6 +78,10 @@ def _first(patterns: tuple[tuple[Phase, re.Pattern[str]], ...], text: str) -> Ph
     return next((phase for phase, pattern in patterns if pattern.search(text)), None)
 
 
+PASSING = (Phase.WAIT, Phase.LOG, Phase.CHECKPOINT)
+"""Phases that come in between and tell nothing of what follows them."""
+
+
 def _between(before: Phase | None, after: Phase | None) -> Phase:
     if after is Phase.BACKWARD:
         return Phase.FORWARD
@@ -90,5 +94,5 @@ def _between(before: Phase | None, after: Phase | None) -> Phase:
     if after is Phase.SAMPLE:
         return Phase.STORE if before in (Phase.ENV, Phase.STORE) else Phase.SAMPLE
     if after is Phase.OTHER or after is None:
-        return before if before is not None else Phase.OTHER
+        return before if before is not None and before not in PASSING else Phase.OTHER
     return after
