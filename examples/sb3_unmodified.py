@@ -1,4 +1,4 @@
-"""An ordinary Stable-Baselines3 script. It knows nothing of hotloop:
+"""An ordinary Stable-Baselines3 script. It knows nothing of hotloop.
 
 hotloop run examples/sb3_unmodified.py
 hotloop explain
