@@ -1,63 +1,90 @@
 """Is what the recorder says it cost true? Recorded time minus that cost, beside the time of the unrecorded loop.
 
-Each loop runs in one process, recorded and unrecorded in turn. The recorder needs some seconds to learn what a span
-costs in place, so a turn is not short; what drifts between turns is why there are several, in random order.
+Each loop runs in one recording, in turns of a twentieth of a second: recorded, and with the recorder paused (its
+spans do nothing and its thread is held up by its own lock). Longer turns would measure the machine: it drifts by
+tens of percent within seconds. What the background thread has to do for a paused turn, it does in a recorded one.
 """
 
 from __future__ import annotations
 
 import random
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import torch
 from loops import LOOPS, Iteration, LoopCase
-from measure import Estimate, Row, against_limit, estimate, main, ratio_of, say
+from measure import Estimate, Row, against_limit, estimate, main, mean_ratio_of, say
 
+from hotloop import spans
 from hotloop.clock import now_ns
-from hotloop.record.session import record
-from hotloop.spans import recording
+from hotloop.record.session import Session, record
+from hotloop.spans import Span, recording
 from hotloop.trace.load import load
 
 LIMIT_PERCENT = 2.0
-WARM_S = 0.5
+TURN_NS = 50e6
 
 
 def run(quick: bool) -> list[Row]:
     """Measure everything this bench shows."""
     torch.set_num_threads(1)
-    pairs, seconds = (2, 1.5) if quick else (5, 4.0)
     rows = []
     for case in LOOPS:
         say(f"correction: {case.title}")
-        rows += measure_loop(case, pairs, seconds)
+        rows += measure_loop(case, 30 if quick else 300)
     return rows
 
 
-def measure_loop(case: LoopCase, pairs: int, seconds: float) -> list[Row]:
+def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
     """Compare one loop: how far recording slows it, and how far the corrected time is off."""
     iteration = case.make()
-    _mean_ns(iteration, WARM_S)
-    plain, recorded, corrected = np.empty(pairs), np.empty(pairs), np.empty(pairs)
+    plain, recorded = np.empty(pairs), np.empty(pairs)
     order = random.Random(1)
-    for i in range(pairs):
-        if order.random() < 0.5:
-            recorded[i], corrected[i] = _recorded_ns(case, iteration, seconds)
-            plain[i] = _mean_ns(iteration, seconds)
-        else:
-            plain[i] = _mean_ns(iteration, seconds)
-            recorded[i], corrected[i] = _recorded_ns(case, iteration, seconds)
-    slow_down, left = estimate(ratio_of, recorded, plain), estimate(ratio_of, corrected, plain)
-    us = np.median(plain) / 1e3
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        with record(path, hooks=case.hooks) as session:
+            for i in range(-pairs // 10, pairs):
+                for turn in order.sample(("recorded", "plain"), 2):
+                    if turn == "recorded":
+                        recorded[i] = _mean_ns(iteration)
+                    else:
+                        with paused(session):
+                            plain[i] = _mean_ns(iteration)
+                if not recording():
+                    raise RuntimeError(f"the recorder stopped during {case.title}: its warning above says why")
+        # Half of the time the recorder was paused: what it cost, it cost the other half.
+        share = 2 * load(path).main.overhead.share
+    slow_down, left = estimate(mean_ratio_of, recorded, plain), estimate(mean_ratio_of, recorded * (1 - share), plain)
+    us = float(np.median(plain)) / 1e3
     say(f"  {us:.1f} µs an iteration; recorded × {slow_down.value:.4f}, corrected × {left.value:.4f}")
     return [
         Row(
-            f"{case.title}: recorded", slow_down.value * us, us, "unrecorded", "µs",
+            f"{case.title}: recorded", slow_down.value * us, us, "paused", "µs",
             1 / slow_down.value, 1 / slow_down.high, 1 / slow_down.low,
         ),
         against_limit(f"{case.title}: error of the corrected time", _distance_percent(left), LIMIT_PERCENT, "%"),
     ]  # fmt: skip
+
+
+@contextmanager
+def paused(session: Session) -> Iterator[None]:
+    """Make every span and counter a no-op and hold up the background thread; put all back afterwards."""
+    assert session.recorder is not None
+    with session.recorder.fork_lock():
+        every = list(spans.known_spans())
+        were = [type(each) for each in every]
+        spans._recording = False
+        try:
+            for each in every:
+                each.__class__ = Span
+            yield
+        finally:
+            for each, was in zip(every, were, strict=True):
+                each.__class__ = was
+            spans._recording = True
 
 
 def _distance_percent(ratio: Estimate) -> Estimate:
@@ -67,21 +94,10 @@ def _distance_percent(ratio: Estimate) -> Estimate:
     return Estimate(100 * abs(ratio.value - 1), 100 * nearest, 100 * max(ends))
 
 
-def _recorded_ns(case: LoopCase, iteration: Iteration, seconds: float) -> tuple[float, float]:
-    """Time an iteration while it is recorded; return that, and that minus what the recorder says it cost."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "run"
-        with record(path, hooks=case.hooks):
-            took = _mean_ns(iteration, seconds)
-            if not recording():
-                raise RuntimeError(f"the recorder stopped during {case.title}: its warning above says why")
-        share = load(path).main.overhead.share
-    return took, took * (1 - share)
-
-
-def _mean_ns(iteration: Iteration, seconds: float) -> float:
+def _mean_ns(iteration: Iteration) -> float:
+    iteration()
     begin, calls = now_ns(), 0
-    while (took := now_ns() - begin) < seconds * 1e9:
+    while (took := now_ns() - begin) < TURN_NS:
         iteration()
         calls += 1
     return took / calls

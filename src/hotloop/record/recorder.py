@@ -36,9 +36,9 @@ MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
 EAGER_NS = 10 * SECOND_NS
 QUICK_NS = 2 * SECOND_NS
-FOLD_AT = 20_000
+FOLD_AT = 8_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
-CROWDED = 50_000
+CROWDED = 25_000
 """Integers waiting in the threads' logs, 40 bytes each, above which spans are thinned at once."""
 WINDOWS_BEFORE_DOUBLING = 600
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -28,4 +29,6 @@ def write(report: Report, path: Path) -> None:
         return
     console = Console(file=io.StringIO(), width=WIDTH, record=True, force_terminal=True, highlight=False, emoji=False)
     terminal.show(report, console)
-    console.save_svg(str(path), title="hotloop explain")
+    # Without the fonts that rich would have fetched from the web.
+    picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="hotloop explain"), flags=re.DOTALL)
+    path.write_text(picture, encoding="utf-8")
