@@ -298,10 +298,18 @@ class _Shape:
     def _childless_gaps(self) -> None:
         """A container in which nothing began in this segment is still in the gap it was in."""
         has_child = np.bincount(self.parent[1:], minlength=len(self.node)) > 0
+        if self.dark:
+            # What a container called was switched off: its time is not its own.
+            begin = self.segment.begin
+            empty = np.flatnonzero(~has_child & self.codes.container[self.segment.code[begin]])
+            nothing = np.full(len(empty), EDGE)
+            everywhere = np.ones(len(empty), np.bool_)
+            self._gaps(everywhere, (self.node[empty], nothing, nothing), begin[empty], self.duration[empty])
+            return
         for depth, each in enumerate(self.opened):
             span = self._first_of_level(depth + 1)
             code = self.segment.code[self.segment.begin[span]]
-            if not has_child[span] and self.codes.container[code] and (each.last_child or self.dark):
+            if not has_child[span] and self.codes.container[code] and each.last_child:
                 self._unfinished_gap(
                     each.node, each.last_child, int(self.segment.begin[span]), int(self.duration[span])
                 )
