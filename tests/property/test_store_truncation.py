@@ -156,8 +156,8 @@ def test_a_file_of_something_else_never_makes_a_traceback(content, name):
         (cut / name).write_bytes(content)
         try:
             load(cut)
-        except HotloopError:
-            pass
+        except HotloopError as error:
+            assert len(str(error).splitlines()) == 1, "one clear line"
     finally:
         shutil.rmtree(cut)
 

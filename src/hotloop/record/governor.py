@@ -24,7 +24,7 @@ LONG_NS = 20_000_000
 """Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""
 RARE_PER_S = 20
 IN_PLACE = 3.0
-"""A span between torch operations costs about so many times that of a tight loop (measured: 1.5 to 6)."""
+"""A span between torch operations costs about so many times that of a tight loop (assumed, with the spread below)."""
 IN_PLACE_SPREAD = 1.5
 MAX_THINNING = 6
 FIRST_HOLD, MAX_HOLD = 25, 6400
