@@ -28,17 +28,20 @@ $(VENV)/.stamp-torch: constraints.txt | $(BIN)/python
 	@$(INSTALL) torch
 	@touch $@
 
-$(VENV)/.stamp-train: pyproject.toml constraints.txt $(VENV)/.stamp-torch
+# The accelerator of spans is built by the install.
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py src/hotloop/_ticks.c
+
+$(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@echo "set-up: installing hotloop[train]"
 	@$(INSTALL) -e ".[train]"
 	@touch $@
 
-$(VENV)/.stamp-dev: pyproject.toml constraints.txt $(VENV)/.stamp-torch
+$(VENV)/.stamp-dev: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@echo "set-up: installing hotloop[train,sb3,dev]"
 	@$(INSTALL) -e ".[train,sb3,dev]"
 	@touch $@
 
-$(VENV)/.stamp-bench: pyproject.toml constraints.txt $(VENV)/.stamp-torch
+$(VENV)/.stamp-bench: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@echo "set-up: installing hotloop[bench]"
 	@$(INSTALL) -e ".[bench]"
 	@touch $@

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hotloop import spans
+from hotloop import spans, ticks
 from hotloop.record import recorder as recorder_module
 from hotloop.record.options import RecordOptions
 from hotloop.record.recorder import Recorder
@@ -98,10 +98,11 @@ def scripted_run(
     }
     write_json(folder / "process" / "process.json", process)
     monkeypatch.setattr(Recorder, "_run", lambda self: None)
-    monkeypatch.setattr(spans, "now_ns", run.read)
+    ticks.use_clock(run.read)
     monkeypatch.setattr(recorder_module, "now_ns", run.read)
     run.recorder.start()
     try:
         yield run
     finally:
         run.stop()
+        ticks.use_clock(None)

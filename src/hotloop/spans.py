@@ -1,8 +1,7 @@
 """span(): the tiny API that everything may import. A no-op until a recorder listens.
 
-A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into a list
-that belongs to its thread: no lock, no lookup of parents, no object that outlives the call but the integers.
-Who calls whom, and how long, is worked out later by the recorder's background thread (`record.fold`).
+What a span writes when it begins and ends is in `ticks`; who calls whom, and how long, is worked out later by
+the recorder's background thread (`record.fold`).
 
 A span's behaviour is its class, swapped by the recorder: `Span` does nothing, `_Live` records, `_Counted` only
 counts. A `with` statement looks up `__exit__` when it begins, so a call that was begun by one class is ended by
@@ -20,8 +19,10 @@ import warnings
 from collections.abc import Callable, Generator
 from typing import Any, TypeVar
 
-from hotloop.clock import DeviceClock, now_ns
+from hotloop import ticks
+from hotloop.clock import DeviceClock
 from hotloop.phases import DEVICE_PHASES, Phase, phase_of
+from hotloop.ticks import Core, Log, note
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -32,53 +33,26 @@ MAX_NAMES = 4096
 """Names are meant to be few and fixed. More than this are recorded under one name, with a warning."""
 
 
-class Log:
-    """The events of one thread: a flat list of integers, drained from its front by the recorder."""
-
-    __slots__ = ("events", "ident", "name")
-
-    def __init__(self) -> None:
-        thread = threading.current_thread()
-        self.ident = threading.get_ident()
-        self.name = thread.name
-        self.events: list[int] = []
-
-
-class Span:
+class Span(Core):
     """A named stretch of time: a context manager and a decorator, shared by all who use its name.
 
     It holds no state of a single call, so it may be nested in itself and used from any thread.
     """
 
-    __slots__ = ("begin", "code", "end", "hook", "name", "phase", "tally", "tally_reads")
+    __slots__ = ("hook", "name", "phase")
 
     def __init__(self, name: str, phase: Phase | None, code: int, hook: bool = False) -> None:
+        super().__init__(code)
         self.name = name
         self.phase = phase
-        self.code = code
-        self.begin = code
-        self.end = -code
         self.hook = hook
-        self.tally = itertools.count()
-        self.tally_reads = 0
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        return None
+    __enter__ = Core.idle
+    __exit__ = Core.idle
 
     def __call__(self, fn: Fn) -> Fn:
         """Decorate a function, method, generator or coroutine function."""
         return _decorate(self, fn)
-
-    def tallied(self) -> int:
-        """Return how many calls were counted without being timed. Only the recorder reads it."""
-        # next() on an itertools.count is atomic, so calls from many threads are counted exactly;
-        # reading it takes one ticket, which is given back by tally_reads.
-        value = next(self.tally) - self.tally_reads
-        self.tally_reads += 1
-        return value
 
     def __repr__(self) -> str:
         return f"span({self.name!r})"
@@ -86,20 +60,8 @@ class Span:
 
 class _Live(Span):
     __slots__ = ()
-
-    def __enter__(self) -> None:
-        try:
-            extend = _local.extend
-        except AttributeError:
-            extend = _open_log()
-        extend((self.begin, now_ns()))
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        try:
-            extend = _local.extend
-        except AttributeError:
-            extend = _open_log()
-        extend((self.end, now_ns()))
+    __enter__ = Core.start
+    __exit__ = Core.finish
 
 
 class _OnDevice(_Live):
@@ -108,21 +70,19 @@ class _OnDevice(_Live):
     __slots__ = ()
 
     def __enter__(self) -> None:
-        _Live.__enter__(self)
+        self.start()
         if _device is not None:
             _device.begin(self.code)
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         if _device is not None:
             _device.end(self.code)
-        _Live.__exit__(self, kind, error, trace)
+        self.finish(kind, error, trace)
 
 
 class _Counted(Span):
     __slots__ = ()
-
-    def __enter__(self) -> None:
-        next(self.tally)
+    __enter__ = Core.tally
 
 
 class Tally:
@@ -152,8 +112,6 @@ _tallies: dict[str, Tally] = {}
 _spans: dict[str, Span] = {}
 _by_code: list[Span] = []
 _counters: dict[str, int] = {}
-_logs: list[Log] = []
-_local = threading.local()
 _born: type[Span] = Span
 _device: DeviceClock | None = None
 _recording = False
@@ -184,14 +142,10 @@ def count(name: str, amount: int = 1) -> None:
     """Add to a counter of the run: `env_steps`, `frames`, `episodes`, `updates`, or one of your own."""
     if not _recording:
         return
-    try:
-        extend = _local.extend
-    except AttributeError:
-        extend = _open_log()
     code = _counters.get(name)
     if code is None:
         code = _register_counter(name)
-    extend((code, amount))
+    note(code, amount)
 
 
 def tally(name: str) -> Tally:
@@ -241,23 +195,15 @@ def _register_counter(name: str) -> int:
         return _counters.setdefault(name, COUNTER_BASE + len(_counters))
 
 
-def _open_log() -> Callable[[tuple[int, int]], None]:
-    log = Log()
-    _local.extend = log.events.extend
-    _logs.append(log)
-    return log.events.extend
-
-
 def listen() -> list[Log]:
     """Start recording all spans; return the list in which each thread's log will appear."""
-    global _local, _logs, _born, _recording
-    _local = threading.local()
-    _logs = []
+    global _born, _recording
+    logs = ticks.listen()
     _born = _Live
     for each in _by_code:
         each.__class__ = _Live
     _recording = True
-    return _logs
+    return logs
 
 
 def hush() -> None:
@@ -355,7 +301,6 @@ def _resume(each: Span, inner: Any) -> Generator[Any, Any, Any]:
 
 def after_fork() -> None:
     """In a forked child: leave the parent's logs behind."""
-    global _local, _logs, _register_lock
-    _local = threading.local()
-    _logs = []
+    global _register_lock
+    ticks.listen()
     _register_lock = threading.Lock()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hotloop import spans
+from hotloop import spans, ticks
 from hotloop.record.governor import (
     EVERY_DENSE,
     MAX_THINNING,
@@ -79,15 +79,13 @@ def test_the_tight_loop_is_measured():
 
 
 @pytest.fixture
-def listening() -> Iterator[list[spans.Log]]:
+def listening() -> Iterator[list[ticks.Log]]:
     yield spans.listen()
     spans.hush()
 
 
 def governor(cost_ns: float, budget: float = 0.01) -> Governor:
-    made = Governor(budget)
-    made.tight_ns = cost_ns / 3
-    return made
+    return Governor(budget, (cost_ns / 3, 20.0))
 
 
 def load_of(made: Governor, rates: Counter[int]) -> float:

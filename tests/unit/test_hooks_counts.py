@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_value_
 
-from hotloop import spans
+from hotloop import spans, ticks
 from hotloop.record.hooks import install
 
 torch.set_num_threads(1)
@@ -34,7 +34,7 @@ class Seen:
     counted_in: Counter[tuple[str, str]]
 
 
-def read(logs: list[spans.Log]) -> Seen:
+def read(logs: list[ticks.Log]) -> Seen:
     known = spans.known_spans()
     counters = {code: name for name, code in spans.known_counters().items()}
     seen = Seen(Counter(), {}, Counter(), Counter())

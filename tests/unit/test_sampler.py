@@ -11,6 +11,7 @@ from types import FrameType
 from hotloop import spans
 from hotloop.record import sampler
 from hotloop.record.sampler import StackBook, is_own
+from hotloop.ticks import key_of
 
 
 def here() -> FrameType:
@@ -19,6 +20,10 @@ def here() -> FrameType:
 
 def waiting() -> Iterator[int]:
     yield 1
+
+
+def numbered(book: StackBook, frame) -> int:
+    return book.number(frame, key_of(frame))
 
 
 def written(book: StackBook, kind: str) -> list[dict]:
@@ -30,7 +35,7 @@ def test_a_stack_has_one_number_and_is_written_down_once():
     suspended = waiting()
     next(suspended)
     frame = suspended.gi_frame
-    first, second = book.number(frame), book.number(frame)
+    first, second = numbered(book, frame), numbered(book, frame)
     assert first == second == 0
     assert [entry["id"] for entry in written(book, "stack")] == [0]
     frames = {entry["id"]: entry for entry in written(book, "frame")}
@@ -46,16 +51,16 @@ def test_another_line_is_another_stack():
     book = StackBook()
     numbers = []
     frame = sys._getframe()
-    numbers.append(book.number(frame))
-    numbers.append(book.number(frame))
+    numbers.append(numbered(book, frame))
+    numbers.append(numbered(book, frame))
     assert len(set(numbers)) == 2
 
 
 def test_no_more_stacks_than_the_book_holds(monkeypatch):
     monkeypatch.setattr(sampler, "MAX_STACKS", 1)
     book = StackBook()
-    assert book.number(here()) == 0
-    assert book.number(sys._getframe()) == -1
+    assert numbered(book, here()) == 0
+    assert numbered(book, sys._getframe()) == -1
     assert len(written(book, "stack")) == 1
 
 
@@ -65,7 +70,7 @@ def test_hotloops_own_frames_are_left_out():
 
     @spans.span("sampler.test")
     def inner() -> None:
-        seen.append(book.number(sys._getframe()))
+        seen.append(numbered(book, sys._getframe()))
 
     inner()
     assert not [entry for entry in written(book, "frame") if "hotloop/spans.py" in entry["file"]]
@@ -76,7 +81,7 @@ def test_deep_recursion_is_cut():
     book = StackBook()
 
     def down(n: int) -> int:
-        return book.number(sys._getframe()) if n == 0 else down(n - 1)
+        return numbered(book, sys._getframe()) if n == 0 else down(n - 1)
 
     down(200)
     assert len(written(book, "stack")[0]["frames"]) == sampler.MAX_DEPTH

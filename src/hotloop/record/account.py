@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from hotloop.clock import cpu_clock_of
 from hotloop.record.fold import Folded, Ints, fold
 from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree
-from hotloop.spans import COUNTER_BASE, Log
+from hotloop.spans import COUNTER_BASE
+from hotloop.ticks import Log
 from hotloop.trace.histogram import BUCKETS, bucket_of
 
 NOTHING = np.empty((0, 2), np.int64)
@@ -38,7 +39,6 @@ class Account:
         self.sightings: list[tuple[int, int, int, int]] = []
         self.read_cpu_ns = cpu_clock_of(ident)
         self.cpu_ns = self.read_cpu_ns() if self.read_cpu_ns else 0
-        self.stack = -1
         self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
         self.counters: dict[tuple[int, int], int] = {}
         self.samples: dict[tuple[int, int], list[int]] = {}
@@ -51,13 +51,10 @@ class Account:
         self.named = 0
 
     def drain(self) -> Ints:
-        """Take what the thread has written since the last time. Slicing a list is atomic, so no lock."""
-        events = self.log.events if self.log else []
-        n = len(events)
-        if not n:
+        """Take what the thread has written since the last time."""
+        if self.log is None or not len(self.log):
             return NOTHING
-        taken = np.array(events[:n], np.int64).reshape(-1, 2)
-        del events[:n]
+        taken = np.frombuffer(self.log.take(), np.int64).reshape(-1, 2)
         self.pending.append(taken)
         self.pending_events += len(taken)
         return taken

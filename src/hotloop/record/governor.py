@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from hotloop import spans
+from hotloop import spans, ticks
 from hotloop.clock import now_ns
 from hotloop.spans import Span
 
@@ -56,11 +56,10 @@ class Block:
 
 
 def tight_loop_ns(rounds: int = 500) -> tuple[float, float]:
-    """Return what a span and what a wrapped call cost in a tight loop, in ns: the least that they can cost."""
-    # A private span and log, so that nothing of it is in the trace.
-    log: list[int] = []
-    extend = log.extend
-    probe = _Probe(extend)
+    """Return what a span and what a wrapped call cost in a tight loop, in ns: the least that they can cost.
+
+    Call it while nothing records: the logs that it fills are dropped.
+    """
 
     def nothing() -> None:
         return None
@@ -68,22 +67,20 @@ def tight_loop_ns(rounds: int = 500) -> tuple[float, float]:
     def wrapped(*args: object, **kwargs: object) -> None:
         return nothing(*args, **kwargs)
 
-    span_ns = min(_loop(lambda: _enter(probe), rounds) - _loop(nothing, rounds) for _ in range(5))
+    probe = _Probe(1)
+    ticks.listen()
+    try:
+        span_ns = min(_loop(lambda: _enter(probe), rounds) - _loop(nothing, rounds) for _ in range(5))
+    finally:
+        ticks.listen()
     wrap_ns = min(_loop(wrapped, rounds) - _loop(nothing, rounds) for _ in range(5))
     return max(span_ns, 50.0), max(wrap_ns, 20.0)
 
 
-class _Probe:
-    __slots__ = ("_extend",)
-
-    def __init__(self, extend: object) -> None:
-        self._extend = extend
-
-    def __enter__(self) -> None:
-        self._extend((1, now_ns()))  # type: ignore[operator]
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self._extend((-1, now_ns()))  # type: ignore[operator]
+class _Probe(ticks.Core):
+    __slots__ = ()
+    __enter__ = ticks.Core.start
+    __exit__ = ticks.Core.finish
 
 
 def _enter(probe: _Probe) -> None:
@@ -101,9 +98,9 @@ def _loop(fn: object, rounds: int) -> float:
 class Governor:
     """Decides, block by block, which spans are timed."""
 
-    def __init__(self, budget: float) -> None:
+    def __init__(self, budget: float, tight: tuple[float, float]) -> None:
         self.budget = budget
-        self.tight_ns, self.wrap_ns = tight_loop_ns()
+        self.tight_ns, self.wrap_ns = tight
         self.cost = Cost(IN_PLACE * self.tight_ns, IN_PLACE_SPREAD * self.tight_ns)
         self.blocks: deque[Block] = deque(maxlen=500)
         self.index = 0

@@ -9,7 +9,6 @@ and training goes on.
 from __future__ import annotations
 
 import os
-import sys
 import threading
 import warnings
 from collections import Counter
@@ -18,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from hotloop import spans
+from hotloop import spans, ticks
 from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account, calls_begun
 from hotloop.record.fold import Ints, first_step
-from hotloop.record.governor import BLOCK_NS, Governor
+from hotloop.record.governor import BLOCK_NS, Governor, tight_loop_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.tree import codes_of
@@ -38,8 +37,8 @@ EAGER_NS = 10 * SECOND_NS
 QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 8_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
-CROWDED = 25_000
-"""Integers waiting in the threads' logs, 40 bytes each, above which spans are thinned at once."""
+CROWDED = 12_500
+"""Events waiting in the threads' logs above which spans are thinned at once."""
 WINDOWS_BEFORE_DOUBLING = 600
 
 
@@ -53,7 +52,7 @@ class Recorder:
         self.failed = False
         self._live: dict[int, Account] = {}
         self._book = StackBook()
-        self._governor = Governor(options.budget)
+        self._governor = Governor(options.budget, tight_loop_ns())
         self._busy = threading.Lock()
         self._wake = threading.Lock()
         self._stopping = False
@@ -154,7 +153,7 @@ class Recorder:
         self._vitals.read_tallies(at, self.main)
         if ticks % MEMORY_EVERY == 0:
             self._vitals.read_memory(at, self.main)
-        if sum(len(log.events) for log in self._logs) > CROWDED:
+        if sum(map(len, self._logs)) > CROWDED:
             self._relieve()
         if at >= self._block_start + BLOCK_NS:
             self._turn_block()
@@ -164,17 +163,13 @@ class Recorder:
     def _look(self, at: int) -> None:
         elapsed = at - self._last_look
         self._last_look = at
-        for ident, frame in sys._current_frames().items():
-            if ident == self._ident:
-                continue
+        for ident, frame, key in ticks.stacks():
             account = self._live.get(ident) or self._account(ident, at)
             ran = elapsed
             if account.read_cpu_ns is not None:
                 cpu = account.read_cpu_ns()
                 ran, account.cpu_ns = cpu - account.cpu_ns, cpu
-            if ran > 2000 or account.stack < 0:
-                account.stack = self._book.number(frame)
-            account.sightings.append((at, account.stack, elapsed, min(ran, elapsed)))
+            account.sightings.append((at, self._book.number(frame, key), elapsed, min(ran, elapsed)))
 
     def _account(self, ident: int, at: int) -> Account:
         names = {thread.ident: thread.name for thread in threading.enumerate()}

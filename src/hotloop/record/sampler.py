@@ -1,7 +1,7 @@
 """The stack sampler: what line each thread is at, a hundred times a second, and whether it computes or waits.
 
-Stacks and lines are numbered when first seen; after that a sighting is four integers. A thread whose CPU clock
-has not moved since the last look is where it was, so that idle threads cost nothing.
+Stacks and lines are numbered when first seen; after that a sighting is four integers. A stack is known by its
+key, the code and instruction of each of its frames, which C reads in a microsecond (`ticks.stacks`).
 """
 
 from __future__ import annotations
@@ -39,14 +39,24 @@ class StackBook:
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
+        self._by_key: dict[object, int] = {}
         self._own: dict[str, bool] = {}
         # Code objects are known by their address, because hashing one hashes all that it holds; kept alive,
         # so that the address is not given to another.
         self._kept: list[CodeType] = []
         self.fresh: list[dict[str, Any]] = []
 
-    def number(self, frame: FrameType | None) -> int:
-        """Return the number of a stack, given its innermost frame. hotloop's own frames are left out."""
+    def number(self, frame: FrameType, key: object) -> int:
+        """Return the number of a stack, given its innermost frame and its key."""
+        number = self._by_key.get(key)
+        if number is None:
+            number = self._number_stack(frame)
+            if len(self._by_key) < MAX_STACKS:
+                self._by_key[key] = number
+        return number
+
+    def _number_stack(self, frame: FrameType | None) -> int:
+        """Number a stack not seen before. hotloop's own frames are left out."""
         frames: list[int] = []
         known = self._frames
         depth = 0

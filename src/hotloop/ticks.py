@@ -1,0 +1,158 @@
+"""The hot path of spans: what runs in the training's own thread, twice a span.
+
+A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into a log that
+belongs to its thread: no lock, no lookup of parents, no object that outlives the call but the integers.
+`_ticks.c` does the same at a third of the cost and is taken where it was built; HOTLOOP_PURE=1 leaves it out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from hotloop.clock import now_ns as _machine_ns
+
+_now_ns = _machine_ns
+
+
+class PureLog:
+    """The events of one thread: a flat list of integers, emptied from its front by the recorder."""
+
+    __slots__ = ("events", "ident", "name")
+
+    def __init__(self) -> None:
+        self.ident = threading.get_ident()
+        self.name = threading.current_thread().name
+        self.events: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.events) // 2
+
+    def take(self) -> bytes:
+        """Take all that was written, as bytes of int64 pairs. Slicing a list is atomic, so no lock."""
+        n = len(self.events)
+        taken = array("q", self.events[:n]).tobytes()
+        del self.events[:n]
+        return taken
+
+
+class PureCore:
+    """What of a span is on the hot path. `hotloop.spans` makes its classes of these methods."""
+
+    __slots__ = ("_counted", "_end", "_reads", "code")
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self._end = -code
+        self._counted = itertools.count()
+        self._reads = 0
+
+    def idle(self, *unused: object) -> None:
+        """Do nothing."""
+        return None
+
+    def start(self) -> None:
+        """Note that it begins now."""
+        try:
+            extend = _own.extend
+        except AttributeError:
+            extend = _open_log()
+        extend((self.code, _now_ns()))
+
+    def finish(self, kind: object, error: object, trace: object) -> None:
+        """Note that it ends now."""
+        try:
+            extend = _own.extend
+        except AttributeError:
+            extend = _open_log()
+        extend((self._end, _now_ns()))
+
+    def tally(self) -> None:
+        """Count a call that is not timed."""
+        next(self._counted)
+
+    def tallied(self) -> int:
+        """Return how many calls were counted without being timed. Only the recorder reads it."""
+        # next() on an itertools.count is atomic, so calls from many threads are counted exactly;
+        # reading it takes one ticket, which is given back.
+        value = next(self._counted) - self._reads
+        self._reads += 1
+        return value
+
+
+_own = threading.local()
+_logs: list[PureLog] = []
+
+
+def _open_log() -> Callable[[tuple[int, int]], None]:
+    log = PureLog()
+    _own.extend = log.events.extend
+    _logs.append(log)
+    return log.events.extend
+
+
+def pure_note(code: int, amount: int) -> None:
+    """Write a pair into this thread's log."""
+    try:
+        extend = _own.extend
+    except AttributeError:
+        extend = _open_log()
+    extend((code, amount))
+
+
+def pure_listen() -> list[PureLog]:
+    """Begin new logs; return the list in which each thread's will appear."""
+    global _own, _logs
+    _own = threading.local()
+    _logs = []
+    return _logs
+
+
+def pure_use_clock(clock: Callable[[], int] | None) -> None:
+    """Read time from a function, for tests; None for the machine's clock."""
+    global _now_ns
+    _now_ns = _machine_ns if clock is None else clock
+
+
+def pure_stacks() -> list[tuple[int, FrameType, object]]:
+    """Return (ident, frame, key) of all other threads; equal stacks have equal keys."""
+    me = threading.get_ident()
+    return [(ident, frame, key_of(frame)) for ident, frame in sys._current_frames().items() if ident != me]
+
+
+def key_of(frame: FrameType | None) -> tuple[int, ...]:
+    """The code and the instruction of each frame, innermost first."""
+    words: list[int] = []
+    while frame is not None and len(words) < 120:
+        words += (id(frame.f_code), frame.f_lasti)
+        frame = frame.f_back
+    return tuple(words)
+
+
+def _accelerated() -> bool:
+    return os.environ.get("HOTLOOP_PURE", "") in ("", "0")
+
+
+if TYPE_CHECKING:
+    from hotloop.ticks import PureCore as Core
+    from hotloop.ticks import PureLog as Log
+
+    note, listen, use_clock, stacks = pure_note, pure_listen, pure_use_clock, pure_stacks
+    ACCELERATED = True
+else:
+    try:
+        if not _accelerated():
+            raise ImportError
+        from hotloop._ticks import Core, Log, listen, note, stacks, use_clock
+
+        ACCELERATED = True
+    except ImportError:
+        Core, Log = PureCore, PureLog
+        note, listen, use_clock, stacks = pure_note, pure_listen, pure_use_clock, pure_stacks
+        ACCELERATED = False

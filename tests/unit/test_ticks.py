@@ -1,0 +1,187 @@
+"""The hot path of spans: the accelerator and its Python twin do the same."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+import sysconfig
+import threading
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hotloop import ticks
+
+PURE = SimpleNamespace(
+    Core=ticks.PureCore, note=ticks.pure_note, listen=ticks.pure_listen,
+    use_clock=ticks.pure_use_clock, stacks=ticks.pure_stacks,
+)  # fmt: skip
+KINDS = {"pure": PURE}
+if ticks.ACCELERATED:
+    from hotloop import _ticks
+
+    KINDS["accelerated"] = _ticks
+
+
+@pytest.fixture(params=KINDS)
+def kind(request):
+    chosen = KINDS[request.param]
+    chosen.use_clock(itertools.count(100).__next__)
+    yield chosen
+    chosen.use_clock(None)
+    chosen.listen()
+
+
+def live(kind, code: int):
+    class Live(kind.Core):
+        __slots__ = ()
+        __enter__ = kind.Core.start
+        __exit__ = kind.Core.finish
+
+    return Live(code)
+
+
+def test_the_accelerator_is_built_where_it_can_be():
+    if sys.platform != "linux" or sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("HOTLOOP_PURE"):
+        pytest.skip("the accelerator is for CPython on Linux")
+    assert ticks.ACCELERATED, "install again with a C compiler: pip install -e ."
+
+
+def test_a_span_writes_its_begin_and_its_end(kind):
+    logs = kind.listen()
+    with live(kind, 3), live(kind, 5):
+        kind.note(1 << 24, 7)
+    assert [log.events for log in logs] == [[3, 100, 5, 101, 1 << 24, 7, -5, 102, -3, 103]]
+    assert len(logs[0]) == 5
+    assert logs[0].name == threading.current_thread().name
+    assert logs[0].ident == threading.get_ident()
+
+
+def test_what_was_taken_is_gone(kind):
+    logs = kind.listen()
+    kind.note(1, 2)
+    assert logs[0].take() == b"\1" + bytes(7) + b"\2" + bytes(7)
+    assert len(logs[0]) == 0
+    assert logs[0].take() == b""
+    kind.note(3, 4)
+    assert logs[0].events == [3, 4]
+
+
+def test_an_error_inside_is_not_swallowed_and_the_span_ends(kind):
+    logs = kind.listen()
+    with pytest.raises(KeyError), live(kind, 2):
+        raise KeyError
+    assert logs[0].events == [2, 100, -2, 101]
+
+
+def test_a_log_grows_past_its_first_room(kind):
+    logs = kind.listen()
+    for i in range(200_000):
+        kind.note(i, i)
+    assert len(logs[0]) == 200_000
+    assert logs[0].events[-2:] == [199_999, 199_999]
+    assert len(logs[0].take()) == 200_000 * 16
+    kind.note(1, 1)
+    assert logs[0].events == [1, 1]
+
+
+def test_new_logs_leave_the_old_ones_alone(kind):
+    old = kind.listen()
+    kind.note(1, 1)
+    new = kind.listen()
+    kind.note(2, 2)
+    assert [log.events for log in old] == [[1, 1]]
+    assert [log.events for log in new] == [[2, 2]]
+
+
+def test_each_thread_has_its_own_log(kind):
+    logs = kind.listen()
+    threads = [threading.Thread(target=kind.note, args=(n, n), name=f"worker {n}") for n in (1, 2, 3)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    assert {log.name: log.events for log in logs} == {f"worker {n}": [n, n] for n in (1, 2, 3)}
+
+
+def test_calls_that_are_only_counted(kind):
+    core = kind.Core(9)
+    for _ in range(4):
+        core.tally()
+    assert core.tallied() == core.tallied() == 4
+    assert core.code == 9
+
+
+def test_an_idle_span_does_nothing(kind):
+    logs = kind.listen()
+    assert kind.Core(1).idle() is None
+    assert kind.Core(1).idle(None, None, None) is None
+    assert logs == []
+
+
+def test_note_wants_two_integers(kind):
+    kind.listen()
+    with pytest.raises(TypeError):
+        kind.note(1)
+
+
+def test_other_threads_are_seen_and_equal_stacks_have_equal_keys(kind):
+    go = threading.Event()
+    ready = threading.Barrier(2)
+
+    def wait_here() -> None:
+        ready.wait()
+        go.wait()
+
+    thread = threading.Thread(target=wait_here)
+    thread.start()
+    ready.wait()
+    while True:
+        first = {ident: (frame, key) for ident, frame, key in kind.stacks()}
+        second = {ident: (frame, key) for ident, frame, key in kind.stacks()}
+        if first[thread.ident][1] == second[thread.ident][1]:
+            break
+    names = []
+    frame = second[thread.ident][0]
+    while frame is not None:
+        names.append(frame.f_code.co_name)
+        frame = frame.f_back
+    go.set()
+    thread.join()
+    assert "wait_here" in names
+    assert threading.get_ident() not in first
+
+
+@given(st.lists(st.tuples(st.sampled_from(["start", "finish", "tally", "note"]), st.integers(1, 1 << 40))))
+def test_both_write_the_same(calls):
+    written = []
+    for kind in KINDS.values():
+        kind.use_clock(itertools.count(7).__next__)
+        logs = kind.listen()
+        for call, value in calls:
+            core = kind.Core(value)
+            if call == "start":
+                core.start()
+            elif call == "finish":
+                core.finish(None, None, None)
+            elif call == "tally":
+                core.tally()
+            else:
+                kind.note(value, -value)
+        written.append([log.events for log in logs])
+        kind.use_clock(None)
+        kind.listen()
+    assert all(each == written[0] for each in written)
+
+
+@pytest.mark.skipif(not ticks.ACCELERATED, reason="this run has only the twin")
+def test_spans_and_recorder_pass_with_the_twin_too():
+    files = [os.path.join("tests", "unit", name) for name in ("test_spans.py", "test_governor.py", "test_account.py")]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", *files],
+        env=os.environ | {"HOTLOOP_PURE": "1"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
