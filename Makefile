@@ -28,8 +28,8 @@ $(VENV)/.stamp-torch: constraints.txt | $(BIN)/python
 	@$(INSTALL) torch
 	@touch $@
 
-# The accelerator of spans is built by the install.
-BUILT_FROM := pyproject.toml constraints.txt hatch_build.py src/hotloop/_ticks.c
+# The accelerators of the recorder are built by the install.
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py src/hotloop/_ticks.c src/hotloop/record/_fold.c
 
 $(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@echo "set-up: installing hotloop[train]"

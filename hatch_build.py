@@ -1,7 +1,7 @@
-"""Builds the accelerator of spans (`hotloop._ticks`) when the package is installed, where that can be done.
+"""Builds the accelerators of the recorder (the C files in `src`) when the package is installed, where that can be done.
 
-It is never needed: without a compiler, on another system or on another interpreter, `hotloop.ticks` does the
-same in Python, and the wheel is a pure one.
+They are never needed: without a compiler, on another system or on another interpreter, their Python twins do the
+same, and the wheel is a pure one. It is all or nothing: both C files or none.
 """
 
 from __future__ import annotations
@@ -15,29 +15,38 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+SOURCES = ("_ticks.c", "record/_fold.c")
+
 
 class AcceleratorHook(BuildHookInterface):
-    """Compiles one C file beside its Python twin."""
+    """Compiles each C file to where its Python twin stands."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compile, and mark the wheel as one for this interpreter; or leave it pure."""
         if self.target_name != "wheel" or not _can_build():
             return
-        package = Path(self.root) / "src" / "hotloop"
-        built = package / f"_ticks{sysconfig.get_config_var('EXT_SUFFIX')}"
-        command = [
-            *shlex.split(sysconfig.get_config_var("CC") or "cc"), "-O2", "-shared", "-fPIC",
-            f"-I{sysconfig.get_paths()['include']}", str(package / "_ticks.c"), "-o", str(built),
-        ]  # fmt: skip
+        built = []
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True)
+            for source in SOURCES:
+                built.append(_compile(Path(self.root) / "src" / "hotloop" / source))
         except (OSError, subprocess.CalledProcessError) as error:
+            for each in built:
+                each.unlink()
             reason = getattr(error, "stderr", "") or str(error)
-            self.app.display_warning(f"hotloop goes without its accelerator: {reason.strip()[:500]}")
+            self.app.display_warning(f"hotloop goes without its accelerators: {reason.strip()[:500]}")
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
-        build_data["artifacts"].append(f"src/hotloop/{built.name}")
+        build_data["artifacts"] += [str(each.relative_to(self.root)) for each in built]
+
+
+def _compile(source: Path) -> Path:
+    built = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
+    compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
+    include = f"-I{sysconfig.get_paths()['include']}"
+    command = [*compiler, "-O2", "-shared", "-fPIC", include, str(source), "-o", str(built), "-lm"]
+    subprocess.run(command, check=True, capture_output=True, text=True)
+    return built
 
 
 def _can_build() -> bool:

@@ -193,3 +193,45 @@ def test_every_moment_has_one_innermost_node(cut):
         seen[path_of(account.tree, node)] += n
     expected = reference([event for segment in segments for event in segment], BEGIN_NS, ends[-1])
     assert without_zeros(seen) == without_zeros(expected.self_ns)
+
+
+def named_sums(account: Account) -> dict:
+    """Total, self time and calls by path; the gaps of a container together, a network's calls, too.
+
+    What a segment's end leaves open (which gap it is, whether a network acted) is taken for what was seen last,
+    and the two folds, one in the order of time and one by levels, have seen another last.
+    """
+    keys = account.tree.keys
+
+    def path(node: int) -> tuple:
+        key = keys[node]
+        if key.parent < 0:
+            return ()
+        return (*path(key.parent), (key.kind, key.variant >> 1) if key.kind == "span" else ("gap",))
+
+    sums: dict[tuple, np.ndarray] = {}
+    for node in range(len(keys)):
+        row = np.array([int(account.window[name][node]) for name in ("total_ns", "self_ns", "calls")])
+        sums[path(node)] = sums.get(path(node), 0) + row
+    return {name: row.tolist() for name, row in sums.items() if row.any()}
+
+
+def folded_by_twin(segments: list[list[Event]], ends: list[int], dark: list[bool]) -> Account:
+    account = Account(0, 0, "twin", BEGIN_NS)
+    account.tree.places = None
+    for segment, end, dim in zip(segments, ends, dark, strict=True):
+        account.fold(as_array(segment), end, CODES, dim)
+    return account
+
+
+@given(cut_streams() | broken_streams(), st.data())
+def test_the_accelerator_folds_as_its_twin(cut, data):
+    segments, ends = cut
+    dark = data.draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
+    fast, twin = folded(segments, ends, dark), folded_by_twin(segments, ends, dark)
+    assert named_sums(fast) == named_sums(twin)
+    assert [(o.start_ns, o.last_child >> 1, o.code) for o in fast.opened] == [
+        (o.start_ns, o.last_child >> 1, o.code) for o in twin.opened
+    ]
+    assert fast.histogram.sum(axis=0).tolist() == twin.histogram.sum(axis=0).tolist()
+    assert sum(fast.counters.values()) == sum(twin.counters.values())

@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from hotloop.clock import cpu_clock_of
 from hotloop.record.fold import Folded, Ints, fold
-from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree
+from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree, add_calls
 from hotloop.spans import COUNTER_BASE
 from hotloop.ticks import Log
-from hotloop.trace.histogram import BUCKETS, bucket_of
+from hotloop.trace.histogram import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_OCTAVE, bucket_of
 
 NOTHING = np.empty((0, 2), np.int64)
 SUMS = ("calls", "total_ns", "self_ns")
@@ -26,7 +26,7 @@ SUMS = ("calls", "total_ns", "self_ns")
 class Account:
     """One thread of this process."""
 
-    def __init__(self, index: int, ident: int, name: str, since_ns: int) -> None:
+    def __init__(self, index: int, ident: int, name: str, since_ns: int, alive: bool = False) -> None:
         self.index = index
         self.ident = ident
         self.name = name
@@ -37,7 +37,8 @@ class Account:
         self.pending: list[Ints] = []
         self.pending_events = 0
         self.sightings: list[tuple[int, int, int, int]] = []
-        self.read_cpu_ns = cpu_clock_of(ident)
+        # The system may crash when it is asked for the clock of a thread that has ended.
+        self.read_cpu_ns = cpu_clock_of(ident) if alive else None
         self.cpu_ns = self.read_cpu_ns() if self.read_cpu_ns else 0
         self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
         self.counters: dict[tuple[int, int], int] = {}
@@ -76,7 +77,7 @@ class Account:
         self.window["total_ns"][done.node] += done.total_ns
         self.window["self_ns"][done.node] += done.self_ns
         if len(done.done_node):
-            self._add_calls(done.done_node, done.done_end - done.done_start)
+            self._add_calls(done)
         if len(done.counter_node):
             self._add_counts(done)
         self._place_sightings(done, until_ns)
@@ -90,9 +91,15 @@ class Account:
             where = key >> 32, key & 0xFFFFFFFF
             self.counters[where] = self.counters.get(where, 0) + amount
 
-    def _add_calls(self, node: Ints, duration: Ints) -> None:
-        size = len(self.tree.keys)
-        self.window["calls"] += np.bincount(node, minlength=size)
+    def _add_calls(self, done: Folded) -> None:
+        if add_calls is not None and done.done_packed:
+            calls = self.window["calls"]
+            add_calls(
+                done.done_packed, calls, self.min_ns, self.max_ns, self.histogram, FIRST_OCTAVE, BUCKETS_PER_OCTAVE
+            )
+            return
+        node, duration = done.done_node, done.done_end - done.done_start
+        self.window["calls"] += np.bincount(node, minlength=len(self.tree.keys))
         np.minimum.at(self.min_ns, node, duration)
         np.maximum.at(self.max_ns, node, duration)
         np.add.at(self.histogram.reshape(-1), node * BUCKETS + bucket_of(duration), 1)
@@ -183,3 +190,16 @@ def calls_begun(events: Ints) -> Counter[int]:
     code = events[:, 0]
     counts = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
     return Counter({int(each): int(counts[each]) for each in np.flatnonzero(counts)})
+
+
+def mean_durations(accounts: list[Account]) -> dict[int, float]:
+    """Return the mean duration in ns of the calls in this window, by code."""
+    total: Counter[int] = Counter()
+    calls: Counter[int] = Counter()
+    for account in accounts:
+        n, ns = account.window["calls"], account.window["total_ns"]
+        for node in np.flatnonzero(n):
+            code = account.tree.keys[node].variant >> 1
+            total[code] += int(ns[node])
+            calls[code] += int(n[node])
+    return {code: total[code] / n for code, n in calls.items()}

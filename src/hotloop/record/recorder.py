@@ -15,11 +15,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from hotloop import spans, ticks
 from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
-from hotloop.record.account import Account, calls_begun
+from hotloop.record.account import Account, calls_begun, mean_durations
 from hotloop.record.fold import Ints, first_step
 from hotloop.record.governor import BLOCK_NS, Governor, tight_loop_ns
 from hotloop.record.options import RecordOptions
@@ -82,6 +80,7 @@ class Recorder:
         self._counted: Counter[int] = Counter()
         self._counter_events = 0
         self._raw: list[tuple[int, Ints, Ints, Ints]] = []
+        self._cuts: list[tuple[int, bool]] = []
         self._vitals = Vitals()
         self._process_marks = self._marks()
         self._logs = spans.listen()
@@ -173,7 +172,8 @@ class Recorder:
 
     def _account(self, ident: int, at: int) -> Account:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
-        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
+        alive = ident == threading.get_ident() or any(ident == each for each, _, _ in ticks.stacks())
+        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at, alive)
         self.accounts.append(account)
         self._live[ident] = account
         return account
@@ -206,11 +206,14 @@ class Recorder:
         self._since_drain = Counter()
         self._block_start = at
         changed = self._governor.open_block(every)
-        if changed or any(account.pending_events > FOLD_AT for account in self.accounts):
+        quick = at - self.loop_start_ns < QUICK_NS
+        if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark)
-        if at - self.loop_start_ns < QUICK_NS:
+        elif changed:
+            # Folded with the second: several folds in a row find their code and data in the caches.
+            self._cuts.append((at, was_dark))
+        if quick:
             # The first seconds of a loop show how fine its spans are: the budget should not wait for it.
-            self._fold(at, was_dark)
             self._learn(at)
 
     def _relieve(self) -> None:
@@ -230,6 +233,12 @@ class Recorder:
         return counted
 
     def _fold(self, at: int, dark: bool) -> None:
+        """Fold up to a moment, stretch by stretch: at each cut spans were switched off or on."""
+        cuts, self._cuts = self._cuts, []
+        for until, was_dark in (*cuts, (at, dark)):
+            self._fold_stretch(until, was_dark)
+
+    def _fold_stretch(self, at: int, dark: bool) -> None:
         every = spans.known_spans()
         if len(self._codes.env) != len(every) + 1:
             self._codes = codes_of(every)
@@ -305,7 +314,9 @@ class Recorder:
         """Tell the governor how often spans are called, how long they take, and from where."""
         elapsed = max(at - self._learned_at, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
-        self._governor.learn(rates, self._mean_ns(), {pair for each in self.accounts for pair in each.tree.pairs()})
+        self._governor.learn(
+            rates, mean_durations(self.accounts), {pair for each in self.accounts for pair in each.tree.pairs()}
+        )
         self._rates = Counter()
         self._learned_at = at
 
@@ -321,17 +332,6 @@ class Recorder:
             self._tick_ns = min(self._tick_ns * 2, slowest)
         elif background < allowed / 2 and self._tick_ns > self._asked_tick_ns:
             self._tick_ns = max(self._tick_ns // 2, self._asked_tick_ns)
-
-    def _mean_ns(self) -> dict[int, float]:
-        total: Counter[int] = Counter()
-        calls: Counter[int] = Counter()
-        for account in self.accounts:
-            n, ns = account.window["calls"], account.window["total_ns"]
-            for node in np.flatnonzero(n):
-                code = account.tree.keys[node].variant >> 1
-                total[code] += int(ns[node])
-                calls[code] += int(n[node])
-        return {code: total[code] / n for code, n in calls.items()}
 
     def _arm(self, at: int) -> None:
         """Begin to keep, once the asked-for start is reached; forget what was before."""

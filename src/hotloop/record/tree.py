@@ -8,7 +8,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.spans import Phase, Span
+from hotloop import ticks
+from hotloop.spans import MAX_NAMES, Phase, Span
+
+if ticks.ACCELERATED:
+    from hotloop.record._fold import Places, add_calls  # pyright: ignore[reportMissingImports]
+else:
+    Places = add_calls = None
 
 MAX_NODES = 5000
 """A call tree with more paths than this is a mistake; what is beyond it is folded into the root."""
@@ -17,6 +23,8 @@ DECISIVE = frozenset({Phase.ENV, Phase.SAMPLE, Phase.BACKWARD, Phase.OPTIMISE})
 ROOT = 0
 EDGE = 0
 """Stands for the beginning or the end of a container, where a gap has a sibling on one side only."""
+MAX_CODES = MAX_NAMES + 2
+"""Codes of spans that can be: the names, one for those beyond, and the root."""
 DARK = -1
 """Stands for siblings that were not timed: the time between spans while they were switched off."""
 
@@ -57,6 +65,8 @@ class Tree:
     """The gap last seen after a sibling, for a gap whose end is not known yet."""
     acting: dict[int, bool] = field(default_factory=dict)
     """Whether a network's last call was acting, for one whose sequel is not known yet."""
+    places: object | None = field(default_factory=lambda: Places and Places(MAX_NODES, MAX_CODES))
+    """Keeps all of the above but `keys`, where the fold is done in C."""
 
     def pairs(self) -> set[tuple[int, int]]:
         """Which span code was seen directly inside which."""
@@ -83,15 +93,17 @@ class Codes:
     network: NDArray[np.bool_]
     decisive: NDArray[np.bool_]
     env: NDArray[np.bool_]
+    flags: bytes
+    """All of them, one byte a code: 1, 2, 4, 8."""
 
 
 def codes_of(spans: list[Span]) -> Codes:
     """Tabulate what the fold must know about the spans."""
     phases = [None, *(each.phase for each in spans)]
     hooks = [False, *(each.hook for each in spans)]
-    return Codes(
-        container=np.array([p is None or p is Phase.OTHER for p in phases]),
-        network=np.array([h and p is Phase.FORWARD for p, h in zip(phases, hooks, strict=True)]),
-        decisive=np.array([p in DECISIVE for p in phases]),
-        env=np.array([p is Phase.ENV for p in phases]),
-    )
+    container = np.array([p is None or p is Phase.OTHER for p in phases])
+    network = np.array([h and p is Phase.FORWARD for p, h in zip(phases, hooks, strict=True)])
+    decisive = np.array([p in DECISIVE for p in phases])
+    env = np.array([p is Phase.ENV for p in phases])
+    flags = (container + 2 * network + 4 * decisive + 8 * env).astype(np.uint8).tobytes()
+    return Codes(container, network, decisive, env, flags)
