@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +21,7 @@ from measure import Estimate, Row, against_limit, estimate, main, mean_ratio_of,
 
 from hotloop import spans
 from hotloop.clock import now_ns
+from hotloop.record.hooks.patching import MISSING, Patches
 from hotloop.record.session import Session, record
 from hotloop.spans import Span, recording
 from hotloop.trace.load import load
@@ -74,17 +76,33 @@ def paused(session: Session) -> Iterator[None]:
     """Make every span and counter a no-op and hold up the background thread; put all back afterwards."""
     assert session.recorder is not None
     with session.recorder.fork_lock():
+        begin = now_ns()
         every = list(spans.known_spans())
         were = [type(each) for each in every]
         spans._recording = False
+        hooks = _hooks_of(session)
         try:
             for each in every:
                 each.__class__ = Span
+            for owner, name, old, _ in hooks:
+                setattr(owner, name, old)
             yield
         finally:
+            for owner, name, _, new in hooks:
+                setattr(owner, name, new)
             for each, was in zip(every, were, strict=True):
                 each.__class__ = was
             spans._recording = True
+            session.recorder.leave_out(now_ns() - begin)
+
+
+def _hooks_of(session: Session) -> list[tuple[Any, str, Any, Any]]:
+    """What the hooks have put where, of which there was something before: (owner, name, old, new)."""
+    uninstall = next(iter(session._undo), None)
+    for cell in getattr(uninstall, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, Patches):
+            return [each for each in cell.cell_contents._done if each[2] is not MISSING]
+    return []
 
 
 def _distance_percent(ratio: Estimate) -> Estimate:

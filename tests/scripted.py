@@ -34,7 +34,7 @@ class Run:
         self.cost = span_cost_ns
         self.recorder = Recorder(folder / "process", options)
         governor = self.recorder._governor
-        governor.tight_ns, governor.wrap_ns = span_cost_ns / 3.0, 0.0
+        governor.tight_ns = span_cost_ns / 3.0
         governor._fine = set()
 
     def read(self) -> int:

@@ -73,9 +73,8 @@ def test_the_estimate_stays_within_what_is_possible():
 
 
 def test_the_tight_loop_is_measured():
-    span_ns, wrap_ns = tight_loop_ns(100)
+    span_ns = tight_loop_ns(100)
     assert span_ns >= 50
-    assert wrap_ns >= 20
 
 
 @pytest.fixture
@@ -85,7 +84,7 @@ def listening() -> Iterator[list[ticks.Log]]:
 
 
 def governor(cost_ns: float, budget: float = 0.01) -> Governor:
-    return Governor(budget, (cost_ns / 3, 20.0))
+    return Governor(budget, cost_ns / 3)
 
 
 def load_of(made: Governor, rates: Counter[int]) -> float:

@@ -94,7 +94,8 @@ def run(arguments: argparse.Namespace) -> int:
     with printing_every(arguments.summary_every, out):
         result = run_script(options)
     if (result.path / "run.json").is_file():
-        print(f"hotloop: recorded {out}. Next: hotloop explain {out}", file=sys.stderr)
+        how = "recorded" if result.recorded else "recorded a part of it, until the recorder failed:"
+        print(f"hotloop: {how} {out}. Next: hotloop explain {out}", file=sys.stderr)
     return result.exit_code
 
 

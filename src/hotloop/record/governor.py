@@ -20,6 +20,8 @@ from hotloop.clock import now_ns
 from hotloop.spans import Span
 
 BLOCK_NS = 200_000_000
+SLOWEST_NS = 50_000_000
+"""The stacks are looked at no less often than this."""
 LONG_NS = 20_000_000
 """Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""
 RARE_PER_S = 20
@@ -55,8 +57,8 @@ class Block:
     timed: int
 
 
-def tight_loop_ns(rounds: int = 500) -> tuple[float, float]:
-    """Return what a span and what a wrapped call cost in a tight loop, in ns: the least that they can cost.
+def tight_loop_ns(rounds: int = 500) -> float:
+    """Return what a span costs in a tight loop, in ns: the least that it can cost.
 
     Call it while nothing records: the logs that it fills are dropped.
     """
@@ -64,17 +66,13 @@ def tight_loop_ns(rounds: int = 500) -> tuple[float, float]:
     def nothing() -> None:
         return None
 
-    def wrapped(*args: object, **kwargs: object) -> None:
-        return nothing(*args, **kwargs)
-
     probe = _Probe(1)
     ticks.listen()
     try:
         span_ns = min(_loop(lambda: _enter(probe), rounds) - _loop(nothing, rounds) for _ in range(5))
     finally:
         ticks.listen()
-    wrap_ns = min(_loop(wrapped, rounds) - _loop(nothing, rounds) for _ in range(5))
-    return max(span_ns, 50.0), max(wrap_ns, 20.0)
+    return max(span_ns, 50.0)
 
 
 class _Probe(ticks.Core):
@@ -95,12 +93,27 @@ def _loop(fn: object, rounds: int) -> float:
     return (now_ns() - begin) / rounds
 
 
+class Pace:
+    """How often the background thread looks: less often when it takes more than its part of the budget."""
+
+    def __init__(self, tick_ns: int, allowed: float) -> None:
+        self.tick_ns = self._asked_ns = tick_ns
+        self._allowed = allowed
+
+    def adapt(self, background: float) -> None:
+        """Look less or more often, given the share of a core that the thread took."""
+        if background > self._allowed and self.tick_ns < SLOWEST_NS:
+            self.tick_ns = min(self.tick_ns * 2, SLOWEST_NS)
+        elif background < self._allowed / 2 and self.tick_ns > self._asked_ns:
+            self.tick_ns = max(self.tick_ns // 2, self._asked_ns)
+
+
 class Governor:
     """Decides, block by block, which spans are timed."""
 
-    def __init__(self, budget: float, tight: tuple[float, float]) -> None:
+    def __init__(self, budget: float, tight_ns: float) -> None:
         self.budget = budget
-        self.tight_ns, self.wrap_ns = tight
+        self.tight_ns = tight_ns
         self.cost = Cost(IN_PLACE * self.tight_ns, IN_PLACE_SPREAD * self.tight_ns)
         self.blocks: deque[Block] = deque(maxlen=500)
         self.index = 0

@@ -19,7 +19,7 @@ from hotloop import spans, ticks
 from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account, calls_begun, mean_durations
 from hotloop.record.fold import Ints, first_step
-from hotloop.record.governor import BLOCK_NS, Governor, tight_loop_ns
+from hotloop.record.governor import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.tree import codes_of
@@ -32,6 +32,7 @@ SECOND_NS = 1_000_000_000
 MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
 EAGER_NS = 10 * SECOND_NS
+"""At first every look counts, for a short recording has few: whatever they cost."""
 QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 8_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
@@ -48,6 +49,8 @@ class Recorder:
         self._writer = Writer(ProcessFiles(folder))
         self.accounts: list[Account] = []
         self.failed = False
+        self.wrapper_ns = 0.0, 0.0
+        """What the wrappers of hooks add to a call, and to an environment's step; set by who installs them."""
         self._live: dict[int, Account] = {}
         self._book = StackBook()
         self._governor = Governor(options.budget, tight_loop_ns())
@@ -71,8 +74,7 @@ class Recorder:
         self._windows_at_length = 0
         self._last_look = self._block_start = self._second_start = self._learned_at = begin
         self._totals_at = self._ended_ns = 0
-        self._tick_ns = round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS
-        self._asked_tick_ns = self._tick_ns
+        self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS, self.options.budget / 2)
         self._background_ns = 0
         self._rates: Counter[int] = Counter()
         self._since_drain: Counter[int] = Counter()
@@ -81,6 +83,7 @@ class Recorder:
         self._counter_events = 0
         self._raw: list[tuple[int, Ints, Ints, Ints]] = []
         self._cuts: list[tuple[int, bool]] = []
+        self._left_out_ns = 0
         self._vitals = Vitals()
         self._process_marks = self._marks()
         self._logs = spans.listen()
@@ -116,13 +119,17 @@ class Recorder:
         """Held while the background thread works: a fork that waits for it copies no half-done work."""
         return self._busy
 
+    def leave_out(self, ns: int) -> None:
+        """Tell of time, just gone, in which no span counted: the calibration must not take it for work."""
+        self._left_out_ns += ns
+
     def _run(self) -> None:
         self._ident = threading.get_ident()
         due = now_ns()
         ticks = 0
         try:
             while not self._stopping:
-                due = max(due + self._tick_ns, now_ns())
+                due = max(due + self._pace.tick_ns, now_ns())
                 # A bare lock, because the hooks time threading.Event and time.sleep.
                 self._wake.acquire(timeout=max(due - now_ns(), 0) / 1e9)
                 if self._stopping:
@@ -156,8 +163,15 @@ class Recorder:
             self._relieve()
         if at >= self._block_start + BLOCK_NS:
             self._turn_block()
-        if at >= self._second_start + SECOND_NS:
+        if at >= min(self._second_start + SECOND_NS, self._due_ns(at)):
             self._second(now_ns())
+
+    def _due_ns(self, at: int) -> int:
+        """Return when the window that was asked for begins or ends, if that is still to come."""
+        waits_for = self.options.for_s if self._armed else self.options.after_s
+        if self._stopping or not waits_for:
+            return at + SECOND_NS
+        return self.start_ns + round(waits_for * SECOND_NS)
 
     def _look(self, at: int) -> None:
         elapsed = at - self._last_look
@@ -202,9 +216,9 @@ class Recorder:
         at = now_ns()
         was_dark, began = self._governor.dark, self._drain()
         every = spans.known_spans()
-        self._governor.close_block(at - self._block_start, began + self._since_drain, self._tally())
+        self._governor.close_block(at - self._block_start - self._left_out_ns, began + self._since_drain, self._tally())
         self._since_drain = Counter()
-        self._block_start = at
+        self._block_start, self._left_out_ns = at, 0
         changed = self._governor.open_block(every)
         quick = at - self.loop_start_ns < QUICK_NS
         if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
@@ -291,7 +305,8 @@ class Recorder:
         self._vitals.read_device()
         self._learn(at)
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
-        self._pace(at, (cpu - self._background_ns) / max(at - self._second_start, 1))
+        if at - self.start_ns >= EAGER_NS:
+            self._pace.adapt((cpu - self._background_ns) / max(at - self._second_start, 1))
         self._background_ns = cpu
         self._second_start = at
         if not self._armed:
@@ -319,19 +334,6 @@ class Recorder:
         )
         self._rates = Counter()
         self._learned_at = at
-
-    def _pace(self, at: int, background: float) -> None:
-        """Look less often when this thread takes more than half of the budget.
-
-        Not in the first seconds, where every look counts: a short recording has few.
-        """
-        allowed, slowest = self.options.budget / 2, SECOND_NS // 20
-        if at - self.start_ns < EAGER_NS:
-            return
-        if background > allowed and self._tick_ns < slowest:
-            self._tick_ns = min(self._tick_ns * 2, slowest)
-        elif background < allowed / 2 and self._tick_ns > self._asked_tick_ns:
-            self._tick_ns = max(self._tick_ns // 2, self._asked_tick_ns)
 
     def _arm(self, at: int) -> None:
         """Begin to keep, once the asked-for start is reached; forget what was before."""
@@ -388,7 +390,7 @@ class Recorder:
             "state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
             "loop_start_ns": self.loop_start_ns if self._loop_started else None, "process": process_name(),
             "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
-            "wrap_ns": governor.wrap_ns, "counter_events": self._counter_events,
+            "wrap_ns": self.wrapper_ns[0], "step_wrap_ns": self.wrapper_ns[1], "counter_events": self._counter_events,
             "tally_events": self._vitals.tally_events, "background_cpu_ns": self._background_ns,
             "warnings": self._warnings,
         }  # fmt: skip

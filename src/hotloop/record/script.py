@@ -33,6 +33,8 @@ class ScriptResult:
 
     exit_code: int
     path: Path
+    recorded: bool
+    """Whether the recording went on to the end."""
 
 
 def run_script(options: ScriptOptions) -> ScriptResult:
@@ -52,11 +54,12 @@ def run_script(options: ScriptOptions) -> ScriptResult:
     os.environ[HOOKS_VARIABLE] = str(options.modules)
     words = [options.target, *options.args]
     session = record(options.out, options=options.record, hooks=True, command=words)
+    recorder = session.recorder
     try:
         exit_code = _run_main(options, code)
     finally:
         session.stop()
-    return ScriptResult(exit_code, session.path)
+    return ScriptResult(exit_code, session.path, recorder is not None and not recorder.failed)
 
 
 def _require_module(name: str) -> None:

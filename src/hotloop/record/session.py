@@ -70,7 +70,9 @@ class Session:
             return
         if hooks:
             from hotloop.record.hooks import install
+            from hotloop.record.hooks.cost import wrapper_costs_ns
 
+            self.recorder.wrapper_ns = wrapper_costs_ns()
             self._undo.append(install(modules_depth=int(os.environ.get(HOOKS_VARIABLE, "1") or 1)))
         _follow_children(self, hooks)
         self.recorder.start()

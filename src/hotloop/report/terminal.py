@@ -67,10 +67,16 @@ def render(report: Report) -> Iterator[RenderableType]:
         yield Text()
     yield _heading("What to change", _how_many(report))
     if not report.findings:
-        yield Padding(Text("No findings: this loop is well written.", "bold green"), (0, 2))
+        yield Padding(_all_well(report), (0, 2))
     for i, finding in enumerate(report.findings, 1):
         yield _finding(i, finding)
     yield from _notes(report)
+
+
+def _all_well(report: Report) -> Text:
+    if not report.counts.env_steps:
+        return Text("No findings, but no environment step was seen either: is this the training loop?", "yellow")
+    return Text("No findings: this loop is well written.", "bold green")
 
 
 def _heading(title: str, detail: str) -> RenderableType:

@@ -64,11 +64,12 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     kept = set(memory["window"][in_loop].tolist())
     scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
-    wrapper = float(parts.state.get("wrap_ns", 0.0)) * max(span_ns / tight_ns, 1.0)
+    in_place = max(span_ns / tight_ns, 1.0)
+    wrapper, stepper = (in_place * float(parts.state.get(name, 0.0)) for name in ("wrap_ns", "step_wrap_ns"))
     costs = Costs(
         INSIDE * span_ns,
         (1 - INSIDE) * span_ns,
-        {code: wrapper for code, e in names.spans.items() if e["hook"]},
+        {code: stepper if _is_step(e) else wrapper for code, e in names.spans.items() if e["hook"]},
         COUNTED_COST * span_ns,
     )
     tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
@@ -295,6 +296,10 @@ def _windows(
 
 def _memory(memory: Table) -> Memory:
     return Memory(memory["end_ns"], memory["rss_bytes"], memory["gpu_bytes"], memory["gpu_busy_percent"])
+
+
+def _is_step(span: dict[str, Any]) -> bool:
+    return span["phase"] == Phase.ENV and span["name"].endswith((".step", ".step_wait"))
 
 
 def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) -> Overhead:

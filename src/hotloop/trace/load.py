@@ -46,13 +46,20 @@ def load(path: str | Path) -> Trace:
         raise RunUnreadable(f"the files of {folder} do not fit together ({reason}): record the run again") from error
 
 
+def _why_empty(manifest: dict[str, Any]) -> str:
+    options = manifest.get("options") or {}
+    if options.get("after_steps"):
+        return f"the run ended before --after {options['after_steps']} environment steps; ask for fewer"
+    if options.get("after_s"):
+        return f"the run ended before --after {options['after_s']:g}s; ask for less, or run it for longer"
+    return "the run ended before its first second; record it for longer"
+
+
 def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
     parts = [each for each in map(_read_process, sorted(folder.glob("*/process.json"))) if each is not None]
     main = next((each for each in parts if each.process["main"]), None)
     if main is None or not len(main.memory["window"]):
-        raise RunUnreadable(
-            f"{folder} holds no measurement: the run ended before its first second; record it for longer"
-        )
+        raise RunUnreadable(f"{folder} holds no measurement: {_why_empty(manifest)}")
     state = state_of(manifest)
     others = [_aligned(each, main) for each in parts if each is not main]
     others.sort(key=lambda each: each.process["clock_ns"])

@@ -19,12 +19,14 @@ import numpy as np
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark, quiet
-from hotloop.spans import Phase, count, recording
+from hotloop.spans import Phase, counter_code, recording
+from hotloop.ticks import note
 
 _BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
 _PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
 _NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
 """What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
+_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES = map(counter_code, ("episodes", "vector_steps", "env_steps", "frames"))
 _RENDER = re.compile(r"render|draw(?!n|_(cards?|hand|tiles?|samples?|random|number))")
 _OBSERVE = re.compile(
     r"_{0,2}((get|build|make|compute|encode|extract|create|stack)_)?(all_)?"
@@ -120,12 +122,12 @@ def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
         if not isinstance(reward, (float, int)):
             n = _width(env, reward)
         if outermost and (ended := _ended(out)):
-            count("episodes", ended)
+            note(_EPISODES, ended)
     if outermost:
-        count("vector_steps")
-        count("env_steps", n)
+        note(_VECTOR_STEPS, 1)
+        note(_ENV_STEPS, n)
     if leaf:
-        count("frames", n)
+        note(_FRAMES, n)
 
 
 def _width(env: Any, reward: Any) -> int:
