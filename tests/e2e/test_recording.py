@@ -212,11 +212,29 @@ def test_no_more_space_is_one_warning_and_training_goes_on(tmp_path):
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
     assert done.stderr.count("Check the space and the rights of") == 1, done.stderr
+    assert "recorded a part of it, until the recorder failed" in done.stderr
     assert "Traceback" not in done.stderr
     try:
         load(tmp_path / "out")
     except RunUnreadable:
         pass  # nothing was whole yet
+
+
+# -- the window that was asked for ----------------------------------------------------------------------------
+
+
+def test_after_and_for_are_kept_to_a_fraction_of_a_second(tmp_path):
+    script(tmp_path, "loop(1600)")
+    hotloop_run("--after", "0.5s", "--for", "0.7", "--out", "out", "train.py", cwd=tmp_path)
+    assert 0.6 <= load(tmp_path / "out").wall_s <= 0.95
+
+
+@pytest.mark.parametrize(("after", "said"), [("60s", "--after 60s"), ("100000", "--after 100000 environment steps")])
+def test_a_start_that_is_never_reached_is_said(tmp_path, after, said):
+    script(tmp_path, "loop(50)")
+    hotloop_run("--after", after, "--out", "out", "train.py", cwd=tmp_path)
+    with pytest.raises(RunUnreadable, match=f"ended before {said}"):
+        load(tmp_path / "out")
 
 
 # -- time -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,87 @@
+"""What is read of the process besides its spans."""
+
+from __future__ import annotations
+
+import gc
+import threading
+
+import pytest
+
+from hotloop import spans
+from hotloop.record.account import Account
+from hotloop.record.vitals import Vitals
+
+
+@pytest.fixture
+def vitals():
+    made = Vitals()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def account() -> Account:
+    return Account(0, threading.get_ident(), "main", 0)
+
+
+def test_a_tally_counts_from_many_threads_and_reading_changes_nothing():
+    tally = spans.tally("vitals.threads")
+    before = tally.read()
+    threads = [threading.Thread(target=lambda: [tally.bump() for _ in range(1000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert tally.read() - before == 4000
+    assert tally.read() - before == 4000
+    assert spans.tally("vitals.threads") is tally
+
+
+def test_tallies_are_noted_as_differences(vitals, account):
+    tally = spans.tally("vitals.differences")
+    vitals.read_tallies(5, account)
+    account.bumps.clear()
+    for _ in range(3):
+        tally.bump()
+    vitals.read_tallies(10, account)
+    vitals.read_tallies(20, account)
+    tally.bump()
+    vitals.read_tallies(30, account)
+    assert account.bumps == [(10, tally.code, 3, 0), (30, tally.code, 1, 0)]
+    assert vitals.tally_events >= 4
+
+
+def test_pauses_of_the_collector_are_counted_and_timed(vitals):
+    before = vitals.totals()
+    gc.collect()
+    gc.collect()
+    after = vitals.totals()
+    assert after["gc_pauses"] - before["gc_pauses"] >= 2
+    assert after["gc_pause_ns"] > before["gc_pause_ns"]
+
+
+def test_after_closing_the_collector_is_left_alone():
+    made = Vitals()
+    listeners = len(gc.callbacks)
+    made.close()
+    assert len(gc.callbacks) == listeners - 1
+    made.close()
+
+
+def test_growth_of_memory_is_noted(vitals, account):
+    vitals.read_memory(1, account)
+    held = bytearray(64 << 20)
+    held[::4096] = b"\1" * len(held[::4096])
+    vitals.read_memory(2, account)
+    grown = account.rises[1][1]
+    assert grown > 32 << 20
+    assert account.rises[1][2] == account.rises[0][2] + grown
+
+
+def test_page_faults_and_cpu_time_only_rise(vitals):
+    before = vitals.totals()
+    held = bytearray(16 << 20)
+    held[::4096] = b"\1" * len(held[::4096])
+    after = vitals.totals()
+    assert after["minor_faults"] > before["minor_faults"]
+    assert after["cpu_ns"] > before["cpu_ns"]
