@@ -1,0 +1,25 @@
+"""Gymnasium environments, written to be stepped in large numbers.
+
+Importing this package registers them, by name only: numba and the kernels are loaded when one is made. Gymnasium
+dropped its plugin entry point in version 1.0, so `gymnasium.make("hotloop/Snake-v0")` needs this import first, or
+the form that does it, `gymnasium.make("hotloop.envs:hotloop/Snake-v0")`.
+"""
+
+from __future__ import annotations
+
+import gymnasium
+
+SNAKE_ID = "hotloop/Snake-v0"
+
+
+def register() -> None:
+    """Make the environments known to Gymnasium. Calling it again changes nothing."""
+    if SNAKE_ID not in gymnasium.registry:
+        gymnasium.register(
+            id=SNAKE_ID,
+            entry_point="hotloop.envs.snake.env:SnakeEnv",
+            vector_entry_point="hotloop.envs.snake.vector:SnakeVectorEnv",
+        )
+
+
+register()

@@ -1,0 +1,27 @@
+"""Learners: pure maths, networks, and kernels that give the same numbers at different speeds."""
+
+from hotloop.learn.choose import Choice, choose_kernel
+from hotloop.learn.dqn import DQN, KERNELS, DQNConfig, Transitions, Updated, supported_kernels
+from hotloop.learn.networks import QShape
+from hotloop.learn.ppo import PPO, PPO_KERNELS, Acted, PPOConfig, PPOUpdated, Rollout, supported_ppo_kernels
+from hotloop.learn.returns import gae
+
+__all__ = [
+    "DQN",
+    "KERNELS",
+    "PPO",
+    "PPO_KERNELS",
+    "Acted",
+    "Choice",
+    "DQNConfig",
+    "PPOConfig",
+    "PPOUpdated",
+    "QShape",
+    "Rollout",
+    "Transitions",
+    "Updated",
+    "choose_kernel",
+    "gae",
+    "supported_kernels",
+    "supported_ppo_kernels",
+]

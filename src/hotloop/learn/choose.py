@@ -1,0 +1,95 @@
+"""Choosing a kernel by a short measurement instead of by faith.
+
+Which kernel is fastest depends on the machine, the network and how many updates are asked for at a time. The
+trial runs on copies with made-up data: the learner, and every generator of random numbers, stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from hotloop.clock import now_ns
+from hotloop.learn.dqn import DQN, DQNConfig, Transitions, supported_kernels
+from hotloop.learn.ppo import PPO, PPOConfig, Rollout, supported_ppo_kernels
+
+ROUNDS = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The fastest kernel, and what an update took with each that was tried."""
+
+    kernel: str
+    update_s: dict[str, float]
+
+
+def choose_kernel(learner: DQN | PPO, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
+    """Measure the kernels that can run this learner's network and name the fastest.
+
+    Args:
+        learner: Is not changed: call its `use` with the answer.
+        updates_per_call: How many updates one call of `update` will do.
+        candidates: Kernels to try; None for all that are ready within seconds, which "compile" is not.
+    """
+    if candidates is None:
+        candidates = [name for name in _supported(learner) if name != "compile"]
+    calls = {name: _trial(learner, name, updates_per_call) for name in candidates}
+    for call in calls.values():
+        call()  # compiles
+    times = {name: np.empty(ROUNDS) for name in calls}
+    for i in range(ROUNDS):
+        for name, call in calls.items():
+            begin = now_ns()
+            call()
+            times[name][i] = (now_ns() - begin) / 1e9 / updates_per_call
+    update_s = {name: float(np.median(of)) for name, of in times.items()}
+    return Choice(min(update_s, key=lambda name: update_s[name]), update_s)
+
+
+def _supported(learner: DQN | PPO) -> list[str]:
+    if isinstance(learner, DQN):
+        return supported_kernels(learner.config, learner.device)
+    return supported_ppo_kernels(learner.config, learner.device)
+
+
+def _trial(learner: DQN | PPO, kernel: str, updates: int) -> Callable[[], object]:
+    """Make a copy of the learner and a call that does some updates with it."""
+    rng = np.random.default_rng(0)
+    if isinstance(learner, DQN):
+        copy = DQN(learner.config, kernel=kernel, device=learner.device)
+        copy.load(learner.tensors())
+        batch = made_up_batch(learner.config, updates, rng)
+        return lambda: copy.update(batch)
+    agent = PPO(learner.config, kernel=kernel, device=learner.device)
+    agent.load(learner.tensors())
+    rollout = made_up_rollout(learner.config, rng)
+    order = rng.permutation(len(rollout.action)).reshape(-1, learner.config.minibatch)[:updates]
+    order = np.ascontiguousarray(np.resize(order, (updates, learner.config.minibatch)))
+    return lambda: agent._kernel.update(rollout, order)
+
+
+def made_up_batch(config: DQNConfig, updates: int, rng: np.random.Generator) -> Transitions:
+    """Random transitions for some updates of a learner."""
+    rows, shape = updates * config.batch, config.shape
+    obs, next_obs = (_observations(shape.observation, rows, rng) for _ in range(2))
+    numbers = rng.standard_normal((2, rows), dtype=np.float32)
+    discount = np.where(numbers[1] > 2, np.float32(0), np.float32(0.99))
+    return Transitions(obs, rng.integers(shape.actions, size=rows), numbers[0], next_obs, discount)
+
+
+def made_up_rollout(config: PPOConfig, rng: np.random.Generator) -> Rollout:
+    """A random rollout for one epoch of a learner."""
+    rows = 8 * config.minibatch
+    numbers = rng.standard_normal((2, rows), dtype=np.float32)
+    log_prob = np.full(rows, -np.log(config.actions), dtype=np.float32)
+    action = rng.integers(config.actions, size=rows)
+    return Rollout(_observations(config.observation, rows, rng), action, log_prob, numbers[0], numbers[1])
+
+
+def _observations(shape: tuple[int, ...], rows: int, rng: np.random.Generator) -> np.ndarray:
+    if len(shape) == 3:
+        return rng.integers(2, size=(rows, *shape), dtype=np.uint8)
+    return rng.standard_normal((rows, *shape), dtype=np.float32)

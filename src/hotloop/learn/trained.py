@@ -1,0 +1,113 @@
+"""A network in training as flat vectors: weights and Adam's two moments.
+
+The parameters of the torch module are views of the one vector of weights. So a kernel written in torch and one
+written in numba work on the same memory: changing the kernel copies nothing, a target network is updated by one
+operation, Adam is one loop, and what a checkpoint holds does not depend on the kernel that wrote it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hotloop.errors import HotloopError
+
+Arrays = dict[str, NDArray]
+
+
+def build_seeded(make: Callable[[], nn.Module], seed: int, device: str) -> nn.Module:
+    """Make a network whose initial weights depend on the seed only; torch's own generator is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return make().to(device)
+
+
+def flatten(network: nn.Module) -> Tensor:
+    """Move all parameters into one vector `[P]`, in the order of `parameters()`; they become views of it."""
+    flat = torch.cat([parameter.detach().reshape(-1) for parameter in network.parameters()])
+    begin = 0
+    for parameter in network.parameters():
+        end = begin + parameter.numel()
+        parameter.data = flat[begin:end].view(parameter.shape)
+        begin = end
+    return flat
+
+
+def views(network: nn.Module, flat: Tensor) -> dict[str, Tensor]:
+    """Cut a vector `[P]` into the shapes of a network's parameters, by name."""
+    cut, begin = {}, 0
+    for name, parameter in network.named_parameters():
+        cut[name] = flat[begin : begin + parameter.numel()].view(parameter.shape)
+        begin += parameter.numel()
+    return cut
+
+
+class Trained:
+    """A network, the vector of its weights, and Adam's moments of the same length."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self.network = network
+        self.weights = flatten(network)
+        self.mean = torch.zeros_like(self.weights)
+        self.square = torch.zeros_like(self.weights)
+
+    def tensors(self, prefix: str) -> Arrays:
+        """Copy weights and moments to the host, each under the name of its parameter."""
+        kinds = {"weights": self.weights, "adam_mean": self.mean, "adam_square": self.square}
+        return {
+            f"{prefix}.{kind}.{name}": view.cpu().numpy().copy()
+            for kind, flat in kinds.items()
+            for name, view in views(self.network, flat).items()
+        }
+
+    def load(self, prefix: str, arrays: Mapping[str, NDArray]) -> None:
+        """Take over what `tensors` gave, in place.
+
+        Raises:
+            HotloopError: An array is missing or has another shape. Nothing was changed then.
+        """
+        kinds = {"weights": self.weights, "adam_mean": self.mean, "adam_square": self.square}
+        found = [
+            (view, take(arrays, f"{prefix}.{kind}.{name}", tuple(view.shape)))
+            for kind, flat in kinds.items()
+            for name, view in views(self.network, flat).items()
+        ]
+        for view, array in found:
+            view.copy_(torch.from_numpy(array))
+
+
+def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...]) -> NDArray:
+    """Return a writable, contiguous copy of one array of a checkpoint.
+
+    Raises:
+        HotloopError: It is missing or has another shape.
+    """
+    if name not in arrays:
+        raise HotloopError(f"the checkpoint has no {name!r}: it is of another learner or network")
+    array = np.array(arrays[name])
+    if array.shape != shape:
+        raise HotloopError(f"{name!r} has shape {array.shape}, expected {shape}: give the checkpoint's own network")
+    return array
+
+
+def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:
+    """Write the state of a PCG64 generator as six words."""
+    state = generator.bit_generator.state
+    low = (1 << 64) - 1
+    numbers = [part for name in ("state", "inc") for part in (state["state"][name] & low, state["state"][name] >> 64)]
+    return np.array([*numbers, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
+
+
+def set_generator(generator: np.random.Generator, words: NDArray[np.uint64]) -> None:
+    """Restore what `generator_words` wrote."""
+    state_low, state_high, inc_low, inc_high, has, kept = (int(word) for word in words)
+    generator.bit_generator.state = {
+        "bit_generator": "PCG64",
+        "state": {"state": state_low | state_high << 64, "inc": inc_low | inc_high << 64},
+        "has_uint32": has,
+        "uinteger": kept,
+    }

@@ -1,0 +1,195 @@
+"""Where replay keeps its arrays: in memory, in shared memory, or in a file that is mapped into memory.
+
+All arrays of a replay lie in one block, so that one name is all that another process needs to see them. A block is a
+mapping that lives as long as an array looks into it. What has a name, shared memory, is unlinked by the process that
+made it, once, by `close`, or by the resource tracker of Python if that process is killed.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import shutil
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing import shared_memory
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import psutil
+
+from hotloop.errors import HotloopError
+
+Where = Literal["memory", "shared"] | Path
+SHARED = Path("/dev/shm")
+ALIGN = 1 << 21
+"""Arrays begin at a huge page, so that the kernel may use such for them: random reads then miss the TLB far less."""
+SMALL = 64
+"""Arrays smaller than a huge page begin at a cache line."""
+
+
+class StorageError(HotloopError):
+    """There is no room for a replay, or not where it was said to be."""
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One array of a block."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+
+class Block:
+    """Named arrays in one piece of memory. Zero until written.
+
+    Attributes:
+        arrays: The arrays by name.
+        path: What another process maps to see the same; None if no other can.
+        nbytes: Size in all.
+    """
+
+    def __init__(self, memory: mmap.mmap, fields: tuple[Field, ...], path: Path | None = None) -> None:
+        self.arrays = carve(memory, fields)
+        self.path = path
+        self.nbytes = len(memory)
+        self._finalizer: Callable[[], object] | None = None
+
+    def unlink_with(self, unlink: Callable[[], None]) -> Block:
+        """Let the block's name be given back when it is closed, dropped, or at exit, whichever comes first."""
+        self._finalizer = weakref.finalize(self, unlink)
+        return self
+
+    def close(self) -> None:
+        """Give back what has a name. Arrays in use stay valid; a second call does nothing."""
+        if self._finalizer is not None:
+            self._finalizer()
+
+
+def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
+    """Make a block for fields.
+
+    Args:
+        fields: The arrays.
+        where: "memory", "shared", or the path of a new file on disk.
+    """
+    size = block_size(fields)
+    if where == "memory":
+        return Block(_anonymous(size), fields)
+    if where == "shared":
+        path, unlink = _make_shared(size)
+        return Block(_map_file(path, size), fields, path).unlink_with(unlink)
+    if not isinstance(where, Path):
+        raise StorageError(f'storage {where!r} is unknown: say "memory", "shared", or Path("file") for a file on disk')
+    _make_file(where, size)
+    return Block(_map_file(where, size), fields, where)
+
+
+def attach(path: Path, fields: tuple[Field, ...]) -> Block:
+    """Map the block that another process made. Closing it here leaves it there."""
+    size = block_size(fields)
+    try:
+        found = path.stat().st_size
+    except FileNotFoundError:
+        raise StorageError(f"the replay at {path} is gone: its maker has ended or closed it") from None
+    if found < size:
+        raise StorageError(f"{path} has {found:,} bytes where this replay has {size:,}: attach with its own handle")
+    return Block(_map_file(path, size), fields, path)
+
+
+def block_size(fields: tuple[Field, ...]) -> int:
+    """Return how many bytes the fields take in one block."""
+    end = 0
+    for each in fields:
+        end = _begin(end, each) + each.nbytes
+    return max(mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE)
+
+
+def carve(memory: mmap.mmap, fields: tuple[Field, ...]) -> dict[str, np.ndarray]:
+    """Lay the arrays out in a piece of memory, one after the other."""
+    arrays, end = {}, 0
+    for each in fields:
+        begin = _begin(end, each)
+        end = begin + each.nbytes
+        # np.frombuffer wants at least one element, and a ring has at least one.
+        flat = np.frombuffer(memory, np.uint8, each.nbytes, begin)
+        arrays[each.name] = flat.view(each.dtype).reshape(each.shape)
+    return arrays
+
+
+def _begin(end: int, each: Field) -> int:
+    align = ALIGN if each.nbytes >= ALIGN else SMALL
+    return -(-end // align) * align
+
+
+def _anonymous(size: int) -> mmap.mmap:
+    total = psutil.virtual_memory().total
+    if size > total:
+        raise _no_room("memory", size, total)
+    try:
+        memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    except OSError as error:
+        raise _no_room(f"memory ({error.strerror})", size, psutil.virtual_memory().available) from None
+    _prefer_huge_pages(memory)
+    return memory
+
+
+def _make_shared(size: int) -> tuple[Path, Any]:
+    free = shutil.disk_usage(SHARED).free
+    if size > free:
+        raise _no_room(str(SHARED), size, free)
+    made = shared_memory.SharedMemory(create=True, size=size)
+    # Only its name is used from here on: the mapping of the standard library cannot be closed while arrays look
+    # into it, and every process that maps it by that library has it unlinked once more when it ends.
+    made.close()
+    maker = os.getpid()
+
+    def unlink() -> None:
+        # A forked child has the same object, and would take the memory away from its parent.
+        if os.getpid() == maker:
+            made.unlink()
+
+    return SHARED / made.name.lstrip("/"), unlink
+
+
+def _make_file(path: Path, size: int) -> None:
+    try:
+        with path.open("xb") as file:
+            # A hole in the file that the disk cannot fill later would kill the process with SIGBUS.
+            os.posix_fallocate(file.fileno(), 0, size)
+    except FileExistsError:
+        raise StorageError(f"{path} is there already: remove it, or name a new file for the replay") from None
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise StorageError(f"cannot make a replay of {size:,} bytes at {path}: {error.strerror}") from None
+
+
+def _map_file(path: Path, size: int) -> mmap.mmap:
+    with path.open("r+b") as file:
+        memory = mmap.mmap(file.fileno(), size)
+    _prefer_huge_pages(memory)
+    return memory
+
+
+def _prefer_huge_pages(memory: mmap.mmap) -> None:
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        try:
+            memory.madvise(mmap.MADV_HUGEPAGE)
+        except OSError:
+            pass  # the kernel was built without them: slower, not wrong
+
+
+def _no_room(place: str, size: int, free: int) -> StorageError:
+    return StorageError(
+        f"a replay of {size:,} bytes does not fit into {place} ({free:,} bytes): "
+        'lower the capacity, or keep it on disk with storage=Path("file")'
+    )
