@@ -15,6 +15,10 @@ from typing import NoReturn
 from hotloop.errors import HotloopError
 
 COMMANDS = {
+    "demo": "a minute: train Snake, see where the time goes",
+    "train": "train one of the pipelines",
+    "play": "watch a trained agent, or film it",
+    "evaluate": "play greedy episodes on held-out seeds",
     "run": "record an unmodified training script",
     "explain": "say where the time goes and what to change",
     "ls": "list the runs kept here",

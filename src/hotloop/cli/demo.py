@@ -1,0 +1,100 @@
+"""`hotloop demo`: about a minute. Trains Snake before the user's eyes, says where the time went, films the agent."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotloop.errors import HotloopError
+
+if TYPE_CHECKING:
+    from hotloop.pipelines.result import Result
+
+PIPELINE = "ppo-snake"
+SECONDS = 35.0
+GAMES = 100
+"""Greedy games that the trained agent plays; the best of them is filmed."""
+FPS = 25.0
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument(
+        "--seconds", type=float, default=SECONDS, metavar="N", help=f"of training (default {SECONDS:g})"
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: runs/<time>-demo)")
+    parser.add_argument("--json", action="store_true", help="print only the result of the training, as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train, explain, film; return the exit code."""
+    from hotloop.pipelines import pipeline
+    from hotloop.pipelines.options import Options
+    from hotloop.record.session import default_path
+
+    if not arguments.seconds > 0:
+        raise HotloopError(f"--seconds is {arguments.seconds}: give a number above 0")
+    out = arguments.out or default_path(["demo"])
+    module = pipeline(PIPELINE)
+    options = Options(seconds=arguments.seconds, out=out, eval_every=0, eval_episodes=GAMES)
+    result: Result = module.train(module.PRESETS["fast"][0], options)
+    if result.exit_code:
+        return result.exit_code
+    explained = _explain(out, quiet=arguments.json)
+    film = _film(out)
+    if arguments.json:
+        print(json.dumps(result.as_dict() | {"charts": str(explained), "gif": str(film)}))
+    else:
+        print(_ending(result, explained, film))
+    return 0
+
+
+def _explain(out: Path, quiet: bool) -> Path:
+    """Print the report on the run and draw its charts; return where they are."""
+    from hotloop.cli.output import print_rich
+    from hotloop.explain import explain
+    from hotloop.report import charts, terminal, view
+    from hotloop.trace.load import load
+
+    trace = load(out)
+    report = view.build(trace, explain(trace))
+    if not quiet:
+        print_rich(*terminal.render(report), most_width=terminal.MAX_WIDTH)
+    path = out / "charts.png"
+    charts.write(report, trace, path)
+    return path
+
+
+def _film(out: Path) -> Path:
+    """Film the best of the held-out games; return where the film is."""
+    from hotloop.cli.play import film
+    from hotloop.pipelines import load_agent
+    from hotloop.pipelines.snake import play_episodes
+
+    agent = load_agent(out)
+    played = play_episodes(agent.act, agent.config, GAMES)
+    path = out / "snake.gif"
+    print(f"hotloop: filming the best of {GAMES} greedy games", file=sys.stderr)
+    film(agent, agent.config.board, int(played.score.argmax()), path, FPS)
+    return path
+
+
+def _ending(result: Result, charts: Path, film: Path) -> str:
+    greedy = "" if result.eval_score is None else f"; greedy it scores {result.eval_score:.1f} on games it never saw"
+    return "\n".join(
+        [
+            "",
+            f"Trained {result.env_steps:,} steps and {result.updates:,} updates in {result.seconds:.0f} s "
+            f"({result.env_steps_per_s:,.0f} steps/s){greedy}.",
+            f"  pictures   {film}   {charts}",
+            "",
+            "Next:",
+            f"  hotloop play {result.run_dir}                 watch it in the terminal",
+            f"  hotloop train {result.pipeline} --resume {result.run_dir}    go on training",
+            f"  hotloop explain {result.run_dir}              where the time went",
+            "  hotloop run train.py                    the same for your own script",
+        ]
+    )

@@ -1,0 +1,102 @@
+"""`hotloop play CHECKPOINT`: watch a trained agent in the terminal, or film it with --gif."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotloop.errors import HotloopError
+
+SCHEMA = 1
+CLEAR = "\x1b[H\x1b[J"
+COLOURS = 128
+SAMPLE_EVERY = 50
+HOLD_MS = 1500
+"""How long the last frame of a GIF stays."""
+MOST_FRAMES = 3000
+"""Of a GIF: what comes after is left out, for a viewer holds all frames in memory."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Describe the arguments."""
+    parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or a run directory, of which the best is taken")
+    parser.add_argument("--gif", type=Path, metavar="F.gif", help="film the game instead of showing it")
+    parser.add_argument("--board", type=int, metavar="N", help="size of the board (default: as trained)")
+    parser.add_argument("--game", type=int, default=0, metavar="K", help="the K-th of the held-out games (default 0)")
+    parser.add_argument("--fps", type=float, default=15.0, metavar="N", help="steps a second (default 15)")
+    parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
+    parser.add_argument("--json", action="store_true", help="print only how the game ended, as JSON")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Play one game; return the exit code."""
+    from hotloop.pipelines import load_agent
+    from hotloop.pipelines.checks import require_device
+
+    if not 0 < arguments.fps <= 1000:
+        raise HotloopError(f"--fps is {arguments.fps}: give a number above 0, at most 1000")
+    if arguments.game < 0:
+        raise HotloopError(f"--game is {arguments.game}: give 0 or more")
+    require_device(arguments.device)
+    agent = load_agent(arguments.CHECKPOINT, arguments.device)
+    board = arguments.board or agent.config.board
+    if arguments.gif:
+        ending = film(agent, board, arguments.game, arguments.gif, arguments.fps)
+    else:
+        ending = _show(agent, board, arguments)
+    told = {"schema": SCHEMA, "checkpoint": str(agent.path), "board": board, "game": arguments.game} | ending
+    print(json.dumps(told) if arguments.json else f"score {told['score']} in {told['steps']} steps, {told['cause']}")
+    return 0
+
+
+def film(agent: Any, board: int, game: int, path: Path, fps: float) -> dict[str, Any]:
+    """Write a game as an animated GIF; return how it ended."""
+    from PIL import Image
+
+    from hotloop.pipelines.snake import watch
+
+    def play() -> Any:
+        return watch(agent.act, agent.config, board, game, "rgb_array")
+
+    # All frames share the colours of a few: that is ten times faster than choosing them for each.
+    samples = [each.draw() for each in play() if each.steps % SAMPLE_EVERY == 0]
+    palette = Image.fromarray(np.concatenate(samples)).quantize(COLOURS, dither=Image.Dither.NONE)
+    pictures, ending = [], {}
+    for each in play():
+        ending = _told(each)
+        if len(pictures) < MOST_FRAMES:
+            pictures.append(Image.fromarray(each.draw()).quantize(palette=palette, dither=Image.Dither.NONE))
+    durations = [round(1000 / fps)] * (len(pictures) - 1) + [HOLD_MS]
+    try:
+        pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=durations, loop=0, optimize=False)
+    except (OSError, ValueError) as error:
+        raise HotloopError(f"cannot write {path} ({error}): give a file name that ends in .gif") from error
+    print(f"hotloop: wrote {path}", file=sys.stderr)
+    return ending | {"gif": str(path)}
+
+
+def _show(agent: Any, board: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Show a game in the terminal; elsewhere only its last position."""
+    from hotloop.pipelines.snake import watch
+
+    live = sys.stdout.isatty() and not arguments.json
+    ending: dict[str, Any] = {}
+    for each in watch(agent.act, agent.config, board, arguments.game, "ansi"):
+        ending = _told(each)
+        if live:
+            sys.stdout.write(f"{CLEAR}{each.draw()}\n")
+            sys.stdout.flush()
+            time.sleep(1 / arguments.fps)
+        elif each.cause is not None and not arguments.json:
+            print(each.draw())
+    return ending
+
+
+def _told(position: Any) -> dict[str, Any]:
+    return {"score": position.score, "steps": position.steps, "cause": position.cause}

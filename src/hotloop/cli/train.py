@@ -1,0 +1,189 @@
+"""`hotloop train PIPELINE [flags]`: trains a pipeline. Its configuration dataclass is the command line.
+
+A setting comes from, in rising order: the preset, the file of --config, the flags. With --resume it comes from the
+checkpoint, and only flags that do not change the training may differ.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import sys
+from dataclasses import dataclass, field, make_dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from hotloop.errors import HotloopError
+from hotloop.pipelines import PIPELINES, configuration, pipeline
+from hotloop.pipelines.options import Options
+
+USAGE = "hotloop train PIPELINE [flags]"
+ALIASES = {
+    "--timesteps": "--steps",
+    "--enable-profiling": "--profile",
+    "--profiling-report": "--profile-report",
+    "--profiling-summary-freq": "--profile-summary-every",
+    "--prioritized": "--prioritised",
+}
+"""The profiler study's own names of the flags, and another spelling."""
+DEFAULT_PRESET = "fast"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where settings come from, and how the result is shown."""
+
+    preset: str = DEFAULT_PRESET
+    """Settings to begin with; `hotloop train` lists them."""
+    config: Path | None = None
+    """TOML file of settings, such as the config.toml of a run directory."""
+    json: bool = False
+    """Print the result as one JSON object to stdout."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Nothing here: the pipeline's configuration describes the arguments."""
+
+
+def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str], list[str]]:
+    """Leave all words to the pipeline."""
+    return [], words
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Train; return the exit code: 0, or 130 and 143 after Ctrl-C and SIGTERM."""
+    words: list[str] = arguments.rest
+    if not words:
+        print(_listing())
+        return 0
+    if words[0] in ("-h", "--help"):
+        print(f"usage: {USAGE}\n\n{_listing()}")
+        return 0
+    if words[0].startswith("-"):
+        raise HotloopError(f"the pipeline comes first, not {words[0]!r}: {USAGE}, with one of {', '.join(PIPELINES)}")
+    config, options, source = parse(words[0], words[1:])
+    result = pipeline(words[0]).train(config, options)
+    if options.profile_report is not None:
+        _write_report(Path(result.run_dir), options.profile_report)
+    if source.json:
+        print(result.as_json())
+    elif not options.quiet:
+        print(_ending(result))
+    return result.exit_code
+
+
+def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
+    """Read the flags of a pipeline.
+
+    Args:
+        name: Of the pipeline.
+        words: What follows it on the command line.
+
+    Returns:
+        The pipeline's configuration, the options of the run, and where settings came from.
+    """
+    import tyro
+
+    module = pipeline(name)
+    words = [_without_alias(word) for word in words]
+    config = _beginning(name, module, words)
+
+    parts = (("training", module.Config, config), ("run", Options, Options()), ("settings", Source, Source()))
+    call_type = make_dataclass("Call", [(part, kind, field(default=value)) for part, kind, value in parts], frozen=True)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            flat = tyro.conf.OmitArgPrefixes[call_type]
+            call = tyro.cli(flat, args=words, prog=f"hotloop train {name}", description=PIPELINES[name])
+    except SystemExit as end:
+        if end.code:
+            raise HotloopError(f"{_one_line(complaint.getvalue())}: see `hotloop train {name} --help`") from None
+        raise
+    return call.training, call.run, call.settings
+
+
+def _beginning(name: str, module: ModuleType, words: list[str]) -> Any:
+    """Return the configuration that the flags change: of the checkpoint, or of preset and file."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    for flag in ("--preset", "--config", "--resume"):
+        early.add_argument(flag)
+    try:
+        found, _ = early.parse_known_args(words)
+    except argparse.ArgumentError as error:
+        raise HotloopError(f"{error}: see `hotloop train {name} --help`") from error
+    preset = found.preset or DEFAULT_PRESET
+    if preset not in module.PRESETS:
+        raise HotloopError(f"unknown preset {preset!r} of {name}: use one of {', '.join(module.PRESETS)}")
+    config = module.PRESETS[preset][0]
+    if found.resume is not None:
+        from hotloop.learn import checkpoint
+
+        for flag in ("preset", "config"):
+            if getattr(found, flag) is not None:
+                raise HotloopError(f"--resume takes its settings from the checkpoint: leave --{flag} out")
+        saved = checkpoint.read(checkpoint.find(Path(found.resume)), only=[])
+        if saved.meta.get("pipeline") == name:  # another's is refused where it is resumed
+            config = configuration.with_settings(config, saved.meta["config"], str(saved.path))
+    elif found.config is not None:
+        path = Path(found.config)
+        config = configuration.with_settings(config, configuration.read_toml(path), f"--config {path}")
+    return config
+
+
+def _without_alias(word: str) -> str:
+    flag, equals, value = word.partition("=")
+    flag = flag.replace("_", "-") if flag.startswith("--") else flag
+    return f"{ALIASES.get(flag, flag)}{equals}{value}"
+
+
+def _one_line(complaint: str) -> str:
+    """Take what tyro says in a box, drawn with lines or in ASCII, as one line: what is wrong, and what was meant."""
+    lines = [line.strip("│ ") for line in complaint.splitlines() if not line.startswith(("╭", "╰"))]
+    blocks: list[list[str]] = [[]]
+    for line in filter(None, lines):
+        if set(line) <= set("─-"):
+            blocks.append([])
+        else:
+            blocks[-1].append(line)
+    # In ASCII the title stands in a block of its own.
+    wrong, *more = blocks if "╭" in complaint else blocks[1:] or blocks
+    meant = [line.split()[0] for block in more if block[:1] == ["Perhaps you meant:"] for line in block[1:]]
+    hint = f" (did you mean {meant[0]}?)" if meant else ""
+    return " ".join(wrong).rstrip(".") + hint
+
+
+def _listing() -> str:
+    lines = ["Pipelines and their presets:", ""]
+    for name, what in PIPELINES.items():
+        lines += [f"  {name}   {what}"]
+        lines += [f"      --preset {preset:<10} {about}" for preset, (_, about) in pipeline(name).PRESETS.items()]
+        lines += [""]
+    return "\n".join([*lines, "Next: hotloop train dqn-snake --seconds 60     (flags: hotloop train dqn-snake --help)"])
+
+
+def _ending(result: Any) -> str:
+    score = "" if result.score_last100 is None else f", score of the last 100 episodes {result.score_last100:.2f}"
+    greedy = "" if result.eval_score is None else f", greedy {result.eval_score:.2f}"
+    saved = f"saved {result.checkpoint}"
+    next_step = f"hotloop play {result.run_dir}"
+    if result.exit_code:
+        next_step = f"hotloop train {result.pipeline} --resume {result.run_dir}"
+    return (
+        f"{result.env_steps:,} steps, {result.updates:,} updates, {result.episodes:,} episodes in "
+        f"{result.seconds:.1f} s{score}{greedy}\n{saved}\nNext: {next_step}"
+    )
+
+
+def _write_report(run_dir: Path, path: Path) -> None:
+    from hotloop.explain import explain
+    from hotloop.report import json, view
+    from hotloop.trace.load import load
+
+    trace = load(run_dir)
+    try:
+        json.write(json.detailed(view.build(trace, explain(trace)), trace), path)
+    except OSError as error:
+        raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
+    print(f"hotloop: wrote {path}", file=sys.stderr)

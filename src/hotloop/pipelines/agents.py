@@ -1,0 +1,52 @@
+"""A trained agent out of its checkpoint: `load_agent("runs/mine").act(obs)`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotloop.errors import HotloopError
+from hotloop.learn import checkpoint
+from hotloop.pipelines import configuration, pipeline
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedAgent:
+    """A trained agent and where it comes from."""
+
+    pipeline: str
+    config: Any
+    """The pipeline's configuration."""
+    env_steps: int
+    """How long it was trained."""
+    path: Path
+    _agent: Any
+
+    def act(self, obs: np.ndarray) -> np.ndarray:
+        """Return the best actions, int64 [N], for observations [N, ...]; of one observation, the action alone."""
+        single = obs.shape == self._agent.observation_shape
+        actions = self._agent.act(obs[None] if single else obs)
+        return actions[0] if single else actions
+
+
+def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
+    """Load the agent of a checkpoint.
+
+    Args:
+        path: A run directory (its best checkpoint is taken) or a checkpoint.
+        device: Where to compute.
+    """
+    found = checkpoint.read(checkpoint.find(Path(path), best=True), only=["learner"])
+    name, settings = found.meta.get("pipeline", ""), found.meta.get("config", {})
+    module = pipeline(name)
+    config = configuration.with_settings(module.Config(), settings | {"device": device}, str(found.path))
+    agent = module.Agent(config)
+    try:
+        agent.learner.load(found.groups["learner"])
+    except KeyError as error:
+        raise HotloopError(f"{found.path} holds no {error}: use another checkpoint") from error
+    return TrainedAgent(name, config, found.meta["counts"]["env_steps"], found.path, agent)

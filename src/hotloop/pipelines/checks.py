@@ -1,0 +1,58 @@
+"""Checks that the configurations of the pipelines share, and the machine's part of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from hotloop.errors import HotloopError
+
+
+def require(holds: bool, config: Any, name: str, remedy: str) -> None:
+    """Refuse a configuration whose field cannot be.
+
+    Args:
+        holds: Whether it can be.
+        config: The configuration.
+        name: The field to name in the error.
+        remedy: What to give instead.
+    """
+    if not holds:
+        raise HotloopError(f"--{name.replace('_', '-')} is {getattr(config, name)}: give {remedy}")
+
+
+def require_positive(config: Any, *names: str) -> None:
+    """Refuse fields that are not above 0."""
+    for name in names:
+        require(getattr(config, name) > 0, config, name, "a number above 0")
+
+
+def require_share(config: Any, *names: str) -> None:
+    """Refuse fields that are not from 0 to 1."""
+    for name in names:
+        require(0 <= getattr(config, name) <= 1, config, name, "a number from 0 to 1")
+
+
+def require_device(name: str) -> None:
+    """Refuse a device that this machine does not have."""
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise HotloopError(f"--device {name} cannot be used ({reason}): give cpu") from error
+
+
+@contextmanager
+def torch_threads(number: int) -> Iterator[None]:
+    """Let torch use so many threads meanwhile: for small networks one is fastest."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(number)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,99 @@
+"""What a run has done so far: four counts that are never mixed, and the episodes' returns."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from hotloop.spans import count
+
+RECENT = 100
+"""Episodes over which the moving means are taken."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Totals of a run, resumed parts included."""
+
+    env_steps: int = 0
+    """Transitions, over all environments."""
+    frames: int = 0
+    """Frames that the game advanced: more than env_steps where frames are skipped."""
+    updates: int = 0
+    """Optimiser steps."""
+    episodes: int = 0
+    """Episodes that ended."""
+
+    def add(self, env_steps: int = 0, updates: int = 0, episodes: int = 0) -> None:
+        """Count here and in the recording; the game advances one frame a step."""
+        self.env_steps += env_steps
+        self.frames += env_steps
+        self.updates += updates
+        self.episodes += episodes
+        for name, amount in (("env_steps", env_steps), ("frames", env_steps), ("updates", updates)):
+            if amount:
+                count(name, amount)
+        if episodes:
+            count("episodes", episodes)
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return asdict(self)
+
+
+class Episodes:
+    """Returns, lengths and scores of the episodes that ended in N environments."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._return = np.zeros(num_envs)
+        self._length = np.zeros(num_envs, np.int64)
+        self._recent = np.zeros((3, RECENT))
+        self._sums = np.zeros(3)
+        self._ended = 0
+        self._best_score = 0.0
+
+    def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray) -> int:
+        """Take in a vector step; return how many episodes ended.
+
+        Args:
+            reward: [N].
+            ended: [N] bool, terminated or truncated.
+            score: [N], read where an episode ended.
+        """
+        self._return += reward
+        self._length += 1
+        at = np.flatnonzero(ended)
+        if len(at):
+            rows = np.stack([self._return[at], self._length[at], score[at]])
+            self._sums += rows.sum(1)
+            place = (self._ended + np.arange(len(at))) % RECENT
+            self._recent[:, place[-RECENT:]] = rows[:, -RECENT:]
+            self._ended += len(at)
+            self._best_score = max(self._best_score, float(rows[2].max()))
+            self._return[at] = 0
+            self._length[at] = 0
+        return len(at)
+
+    def means(self) -> dict[str, float | None]:
+        """Return the means over all episodes and over the last 100; None before the first has ended."""
+        told: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}
+        everything = self._sums / max(self._ended, 1)
+        recent = self._recent[:, : max(1, min(self._ended, RECENT))].mean(1)
+        for k, name in enumerate(("return", "length", "score")):
+            told[f"{name}_mean"] = float(everything[k]) if self._ended else None
+            told[f"{name}_last100"] = float(recent[k]) if self._ended else None
+        return told
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return everything, for a checkpoint."""
+        return {
+            "return": self._return.copy(), "length": self._length.copy(), "recent": self._recent.copy(),
+            "sums": self._sums.copy(), "ended": np.array(self._ended), "best_score": np.array(self._best_score),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from a checkpoint."""
+        self._return, self._length = state["return"].copy(), state["length"].copy()
+        self._recent, self._sums = state["recent"].copy(), state["sums"].copy()
+        self._ended, self._best_score = int(state["ended"]), float(state["best_score"])

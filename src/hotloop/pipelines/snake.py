@@ -1,0 +1,165 @@
+"""Snake as both of its pipelines play it: the environment of a configuration, and greedy games on held-out seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from hotloop.envs.snake import SnakeEnv, SnakeVectorEnv
+
+Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
+Actions = Literal["relative", "absolute"]
+Act = Callable[[np.ndarray], np.ndarray]
+
+HELD_OUT = 0x5EED
+"""Enters the seeds of evaluation games and of no training game, so that the two have nothing in common."""
+TRAINING = 0x7EAC
+
+
+class Game(Protocol):
+    """The fields of a configuration that say what is played."""
+
+    @property
+    def board(self) -> int: ...  # noqa: D102
+    @property
+    def features(self) -> str: ...  # noqa: D102
+    @property
+    def actions(self) -> str: ...  # noqa: D102
+    @property
+    def max_steps(self) -> int: ...  # noqa: D102
+    @property
+    def tail_free(self) -> bool: ...  # noqa: D102
+    @property
+    def reward_food(self) -> float: ...  # noqa: D102
+    @property
+    def reward_death(self) -> float: ...  # noqa: D102
+    @property
+    def reward_step(self) -> float: ...  # noqa: D102
+    @property
+    def reward_shaping(self) -> float: ...  # noqa: D102
+    @property
+    def reward_timeout(self) -> float: ...  # noqa: D102
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Episodes that were played to their end, [E] each."""
+
+    score: np.ndarray
+    """Food eaten."""
+    returned: np.ndarray
+    """Sum of rewards."""
+    length: np.ndarray
+    """Steps."""
+    cause: np.ndarray
+    """wall, self, entrapment, timeout or win."""
+
+    def summary(self) -> dict[str, float | None]:
+        """Return what a training run reports of an evaluation."""
+        return {
+            "eval_return": float(self.returned.mean()),
+            "eval_score": float(self.score.mean()),
+            "success_rate": float((self.cause == "win").mean()),
+        }
+
+
+class Position(NamedTuple):
+    """A moment of a game that is watched."""
+
+    draw: Callable[[], Any]
+    """Returns the picture: pixels [H, W, 3] or text. Only until the next position."""
+    score: int
+    steps: int
+    cause: str | None
+    """How the game ended, if it has."""
+
+
+def spaces(game: Game) -> tuple[tuple[int, ...], int]:
+    """Return the shape of an observation and the number of actions."""
+    from hotloop.envs.snake.config import ACTIONS, FEATURES
+
+    shape = (game.board, game.board, 3) if game.features == "grid" else (FEATURES[game.features],)
+    return shape, ACTIONS[game.actions]
+
+
+def make_env(game: Game, num_envs: int) -> SnakeVectorEnv:
+    """Make the environments of a configuration."""
+    from hotloop.envs.snake import SnakeVectorEnv
+
+    return SnakeVectorEnv(num_envs, **_options(game, game.board))
+
+
+def make_single(game: Game, board: int, render_mode: str) -> SnakeEnv:
+    """Make one game to look at."""
+    from hotloop.envs.snake import SnakeEnv
+
+    return SnakeEnv(render_mode=render_mode, **_options(game, board))
+
+
+def training_seeds(seed: int, num_envs: int) -> list[int]:
+    """Return the seeds of the training games, one each."""
+    return np.random.SeedSequence([seed, TRAINING]).generate_state(num_envs, np.uint64).tolist()
+
+
+def held_out_seeds(episodes: int) -> list[int]:
+    """Return the seeds of evaluation games: the same for every run, so that scores can be compared."""
+    return np.random.SeedSequence([HELD_OUT]).generate_state(episodes, np.uint64).tolist()
+
+
+def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None) -> Played:
+    """Play games side by side on held-out seeds, each to the end of its first episode.
+
+    Args:
+        act: Observations [E, ...] to actions [E].
+        game: What is played.
+        episodes: E.
+        board: Another size of board than the configuration's.
+    """
+    from hotloop.envs.snake import SnakeVectorEnv
+
+    env = SnakeVectorEnv(episodes, **_options(game, board or game.board))
+    returned, length, score = np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64)
+    cause = np.full(episodes, None, object)
+    going = np.ones(episodes, np.bool_)
+    obs, _ = env.reset(seed=held_out_seeds(episodes))
+    while going.any():
+        obs, reward, terminated, truncated, info = env.step(act(obs))
+        returned += np.where(going, reward, 0)
+        length += going
+        ending = going & (terminated | truncated)
+        if ending.any():
+            score[ending] = info["final_info"]["score"][ending]
+            cause[ending] = info["final_info"]["cause"][ending]
+            going &= ~ending
+    env.close()
+    return Played(score, returned, length, cause)
+
+
+def _options(game: Game, board: int) -> dict[str, Any]:
+    from hotloop.envs.snake import Rewards
+
+    rewards = Rewards(
+        food=game.reward_food,
+        death=game.reward_death,
+        step=game.reward_step,
+        shaping=game.reward_shaping,
+        timeout=game.reward_timeout,
+    )
+    names = ("features", "actions", "max_steps", "tail_free")
+    return {name: getattr(game, name) for name in names} | {"board": board, "rewards": rewards}
+
+
+def watch(act: Act, game: Game, board: int, number: int, render_mode: str) -> Iterator[Position]:
+    """Play one of the held-out games and yield each position. It is drawn only where it is asked for."""
+    env = make_single(game, board, render_mode)
+    obs, info = env.reset(seed=held_out_seeds(number + 1)[number])
+    yield Position(env.render, info["score"], info["steps"], None)
+    over = False
+    while not over:
+        obs, _, terminated, truncated, info = env.step(int(act(obs[None])[0]))
+        over = terminated or truncated
+        yield Position(env.render, info["score"], info["steps"], info.get("cause"))

@@ -1,0 +1,54 @@
+"""Time by phase, for the progress line. The record has the same phases: each lap is a span, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+
+from hotloop.clock import now_ns
+from hotloop.spans import Phase, Span, span
+
+
+class Lap:
+    """A phase of the training loop: a context manager that is a span and adds up its time. Not for nesting."""
+
+    __slots__ = ("_end", "_since_ns", "_span", "total_ns")
+
+    def __init__(self, each: Span) -> None:
+        self._span = each
+        self._since_ns = 0
+        self._end: Callable[..., None] = each.__exit__
+        self.total_ns = 0
+
+    def __enter__(self) -> None:
+        # Looked up before it begins, as `with` does: a recorder may change the span's class meanwhile.
+        self._end = self._span.__exit__
+        self._span.__enter__()
+        self._since_ns = now_ns()
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.total_ns += now_ns() - self._since_ns
+        self._end(kind, error, trace)
+
+
+class Laps:
+    """The laps of a loop by name: `with timed("env.step"):`."""
+
+    def __init__(self) -> None:
+        self._laps: dict[str, Lap] = {}
+
+    def __call__(self, name: str, phase: Phase | None = None) -> Lap:
+        """Return the lap of that name."""
+        found = self._laps.get(name)
+        if found is None:
+            found = self._laps[name] = Lap(span(name, phase))
+        return found
+
+    def totals_ns(self) -> dict[str, int]:
+        """Return the time in each lap so far."""
+        return {name: lap.total_ns for name, lap in self._laps.items()}
+
+
+def shares(now: dict[str, int], before: dict[str, int], elapsed_ns: int) -> dict[str, float]:
+    """Return each lap's share of the time since an earlier reading."""
+    return {name: (total - before.get(name, 0)) / max(elapsed_ns, 1) for name, total in now.items()}

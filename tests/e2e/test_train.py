@@ -1,0 +1,246 @@
+"""`hotloop train`, `play` and `evaluate` as a user calls them, and what they promise about bits."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hotloop.cli.main import main
+from hotloop.learn import checkpoint
+from hotloop.pipelines import dqn_snake, load_agent, ppo_snake, snake
+from hotloop.pipelines.options import Options
+
+DQN = dqn_snake.Config(
+    envs=16, board=6, features="basic", hidden=(32, 32), buffer=2000, learning_starts=500, updates_per_step=2,
+    batch=32, target_every=50, kernel="numba",
+)  # fmt: skip
+PPO = ppo_snake.Config(envs=16, board=6, features="basic", hidden=(32, 32), epochs=2, kernel="numba")
+VARIANTS = {
+    "dqn": (dqn_snake, DQN),
+    "dqn-torch-all": (
+        dqn_snake,
+        replace(DQN, kernel="torch", dueling=True, noisy=True, prioritised=True, n_step=3, categorical=True,
+                updates_per_step=1),
+    ),
+    "dqn-grid": (dqn_snake, replace(DQN, kernel="torch", features="grid", network="cnn", updates_per_step=1)),
+    "ppo": (ppo_snake, PPO),
+    "ppo-torch": (ppo_snake, replace(PPO, kernel="torch")),
+}  # fmt: skip
+
+
+def train(variant: str, out: Path, **more: Any) -> Any:
+    module, config = VARIANTS[variant]
+    settings = {"profile": False, "tensorboard": False, "quiet": True, "eval_episodes": 4, "eval_every": 700, **more}
+    return module.train(config, Options(out=out, **settings))
+
+
+def everything(path: str | Path) -> dict[str, np.ndarray]:
+    """All arrays of a checkpoint, and what else decides how it goes on."""
+    found = checkpoint.read(Path(path))
+    arrays = {f"{group}.{name}": array for group, each in found.groups.items() for name, array in each.items()}
+    arrays["rng"] = np.frombuffer(json.dumps([found.meta["rng"], found.meta["counts"]]).encode(), np.uint8)
+    return arrays
+
+
+def assert_same(ours: str | Path, theirs: str | Path) -> None:
+    a, b = everything(ours), everything(theirs)
+    assert a.keys() == b.keys()
+    for name in a:
+        assert a[name].tobytes() == b[name].tobytes(), name
+
+
+def hotloop(*words: object, **more: Any) -> subprocess.CompletedProcess[str]:
+    call = [sys.executable, "-m", "hotloop.cli.main", *map(str, words)]
+    return subprocess.run(call, capture_output=True, text=True, timeout=100, **more)
+
+
+def flags(config: dqn_snake.Config) -> list[str]:
+    words = []
+    for name in ("envs", "board", "features", "buffer", "learning_starts", "updates_per_step", "batch", "kernel"):
+        words += [f"--{name.replace('_', '-')}", str(getattr(config, name))]
+    return [*words, "--hidden", "32", "32", "--target-every", "50", "--no-tensorboard", "--eval-episodes", "4"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_resumed_run_is_the_run_that_was_never_stopped(variant: str, tmp_path: Path) -> None:
+    whole = train(variant, tmp_path / "whole", steps=2048)
+    again = train(variant, tmp_path / "again", steps=2048, profile=True, eval_every=0)
+    assert_same(whole.checkpoint, again.checkpoint)
+    train(variant, tmp_path / "half", steps=1024)
+    rest = train(variant, tmp_path / "rest", steps=2048, resume=tmp_path / "half")
+    assert_same(whole.checkpoint, rest.checkpoint)
+    assert rest.updates == whole.updates > 0
+
+
+def test_another_seed_gives_another_run(tmp_path: Path) -> None:
+    ours = train("dqn", tmp_path / "a", steps=1024)
+    theirs = dqn_snake.train(
+        replace(DQN, seed=1), Options(out=tmp_path / "b", steps=1024, profile=False, tensorboard=False, quiet=True)
+    )
+    ours, theirs = everything(ours.checkpoint), everything(theirs.checkpoint)
+    assert all(ours[name].tobytes() != theirs[name].tobytes() for name in ("env.obs", "rng", "episodes.return"))
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_the_run_can_go_on_to_the_same_end(
+    number: signal.Signals, code: int, tmp_path: Path
+) -> None:
+    words = ["train", "dqn-snake", *flags(DQN), "--out", str(tmp_path / "cut"), "--seconds", "60"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hotloop.cli.main", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    for said in process.stderr:
+        if "steps/s" in said:
+            break
+    process.send_signal(number)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == code, out
+    assert f"hotloop train dqn-snake --resume {tmp_path / 'cut'}" in out
+    cut = checkpoint.read(checkpoint.find(tmp_path / "cut")).meta["counts"]["env_steps"]
+    assert cut > 0
+    end = cut + 512
+    rest = hotloop(
+        "train", "dqn-snake", "--resume", tmp_path / "cut", "--out", tmp_path / "rest", "--steps", end, "--json"
+    )
+    assert rest.returncode == 0, rest.stderr
+    whole = train("dqn", tmp_path / "whole", steps=end)
+    assert_same(json.loads(rest.stdout)["checkpoint"], whole.checkpoint)
+
+
+def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
+    # An update of an hour: the first signal cannot be answered before the second comes.
+    code = (
+        "import os, signal, sys, time\n"
+        "from hotloop.cli.main import main\n"
+        "from hotloop.pipelines import dqn_snake\n"
+        "def stuck(run, timed):\n"
+        "    for _ in range(2):\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    time.sleep(3600)\n"
+        "dqn_snake.learn = stuck\n"
+        "sys.exit(main(['train', 'dqn-snake', '--kernel', 'torch', '--envs', '4', '--out', 'run']))\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
+    assert ended.returncode == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_the_commands_one_after_the_other(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    report = tmp_path / "report.json"
+    done = hotloop("train", "dqn-snake", *flags(DQN), "--steps", 20_000, "--out", run, "--json",
+                   "--profiling-report", report, "--profiling-summary-freq", 5000)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["env_steps"], told["kernel"], told["stopped_by"]) == (20_000, "numba", "steps")
+    assert told["eval_score"] > 2  # a random agent scores about 0.2 here
+    assert "phases" in json.loads(report.read_text())
+    assert done.stderr.count("dqn-snake: ") >= 4
+    assert 'kernel = "numba"' in (run / "config.toml").read_text()
+
+    explained = json.loads(hotloop("explain", run, "--json").stdout)
+    assert explained["counts"]["env_steps"] == 20_000
+    assert explained["counts"]["updates"] == told["updates"]
+    assert explained["counts"]["episodes"] == told["episodes"]
+    assert explained["attributed_share"] > 0.95
+
+    evaluated = hotloop("evaluate", run, "--board", "6,8", "--episodes", 16, "--compare", run, "--json")
+    assert evaluated.returncode == 0, evaluated.stderr
+    boards = json.loads(evaluated.stdout)
+    assert [each["board"] for each in boards["boards"]] == [6, 8]
+    assert [each["verdict"] for each in boards["compare"]["boards"]] == ["inconclusive"] * 2
+    table = hotloop("evaluate", run, "--episodes", 16, "--markdown", tmp_path / "table.md")
+    assert "median" in table.stdout
+    assert "| 6 |" in (tmp_path / "table.md").read_text()
+
+    film = hotloop("play", run, "--gif", tmp_path / "game.gif", "--json")
+    assert film.returncode == 0, film.stderr
+    from PIL import Image
+
+    with Image.open(tmp_path / "game.gif") as picture:
+        assert picture.n_frames > 2  # type: ignore[attr-defined]
+    shown = hotloop("play", run)
+    assert shown.stdout.splitlines()[-1].startswith(f"score {json.loads(film.stdout)['score']} in ")
+
+
+def test_an_agent_out_of_its_checkpoint_plays_as_it_did(tmp_path: Path) -> None:
+    for variant, steps in (("dqn", 3000), ("ppo", 3072)):
+        result = train(variant, tmp_path / variant, steps=steps, eval_every=0, eval_episodes=16)
+        agent = load_agent(tmp_path / variant)
+        played = snake.play_episodes(agent.act, agent.config, 16)
+        assert played.score.mean() == result.eval_score
+        obs = np.zeros((5, 10), np.float32)
+        assert agent.act(obs).shape == (5,)
+        assert agent.act(obs[0]) == agent.act(obs)[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["train", "dqn"], "unknown pipeline 'dqn'"),
+        (["train", "--steps", "3"], "the pipeline comes first"),
+        (["train", "dqn-snake", "--kernel", "magic"], "invalid choice 'magic' for argument '--kernel'"),
+        (["train", "dqn-snake", "--kernel", "numba", "--features", "grid", "--network", "cnn", "--steps", "9"],
+         "'numba' kernel cannot run this network"),
+        (["train", "dqn-snake", "--device", "cuda:77"], "--device cuda:77 cannot be used"),
+        (["train", "dqn-snake", "--resume", "."], "holds no checkpoint"),
+        (["play", "nowhere"], "no checkpoint at nowhere"),
+        (["evaluate", "nowhere", "--board", "x"], "8,10,15"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_one_line_and_exit_2(
+    words: list[str],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert complaint in refused(capsys, *words)
+
+
+def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, new = tmp_path / "run", tmp_path / "new"
+    result = train("dqn", run, steps=1024, eval_every=0)
+    resume = ["train", "dqn-snake", "--resume", run]
+    foreign = refused(capsys, "train", "ppo-snake", "--resume", run, "--out", new)
+    assert "is of pipeline dqn-snake, not ppo-snake" in foreign
+    assert "cannot resume with --board 8" in refused(capsys, *resume, "--board", 8, "--out", new)
+    assert "is not an empty directory" in refused(capsys, *resume, "--out", run)
+    file = Path(result.checkpoint) / "learner.safetensors"
+    file.write_bytes(file.read_bytes()[:-10])
+    for words in (resume, ["play", run], ["evaluate", run]):
+        assert "is damaged or missing" in refused(capsys, *words)
+    assert not new.exists()
+
+
+def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
+    """Call a command that must end with exit code 2 and one line, which is returned."""
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as end:  # argparse
+        code = end.code
+    said = capsys.readouterr().err.strip().splitlines()
+    assert (code, len(said)) == (2, 1), said
+    return said[0]
+
+
+def test_train_alone_lists_the_pipelines_and_imports_no_torch() -> None:
+    listed = hotloop("train")
+    assert listed.returncode == 0
+    for name in ("dqn-snake", "ppo-snake", "--preset faithful", "--preset rainbow"):
+        assert name in listed.stdout
+    code = (
+        "import sys; from hotloop.cli import main; main.main('train dqn-snake --envs x'.split()); print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60).stdout.split()
+    assert not {"torch", "numba", "gymnasium"} & set(loaded)

@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hotloop.pipelines import evaluation, snake
+from hotloop.pipelines.dqn_snake import Config
+
+
+def played(score: list[int], cause: str = "wall") -> snake.Played:
+    return snake.Played(
+        np.array(score), np.array(score) * 10.0, np.full(len(score), 4), np.array([cause] * len(score), object)
+    )
+
+
+def test_a_board_is_described_by_hand() -> None:
+    told = evaluation.describe(played([0, 10, 20, 30, 40]), 10)
+    assert (told["score_mean"], told["score_min"], told["score_max"]) == (20.0, 0, 40)
+    assert told["score_percentiles"] == {"p5": 2.0, "p25": 10.0, "p50": 20.0, "p75": 30.0, "p95": 38.0}
+    assert told["score_histogram"]["edges"] == [0, 5, 10, 15, 20, 25, 30, 35, 40, 45]
+    assert told["score_histogram"]["counts"] == [1, 0, 1, 0, 1, 0, 1, 0, 1]
+    assert (told["return_mean"], told["steps_mean"], told["success_rate"]) == (200.0, 4.0, 0.0)
+    assert told["causes"] == {"wall": 5}
+
+
+def test_the_histogram_holds_every_score() -> None:
+    for scores in ([3], [0, 97], [5, 5, 5], [0, 9], [0, 10]):
+        counts = evaluation.describe(played(scores), 10)["score_histogram"]["counts"]
+        assert sum(counts) == len(scores)
+        assert len(counts) <= 10
+
+
+def test_the_interval_of_a_constant_is_that_constant_and_of_a_coin_its_deviation() -> None:
+    assert evaluation.bootstrap(np.full(50, 3)) == evaluation.Estimate(3.0, 3.0, 3.0)
+    coin = evaluation.bootstrap(np.array([0, 1] * 200))
+    # 1.96 standard errors of a fair coin thrown 400 times: 1.96 · 0.5 / 20.
+    assert coin.mean == 0.5
+    assert coin.high - 0.5 == pytest.approx(0.049, abs=0.006)
+    assert 0.5 - coin.low == pytest.approx(0.049, abs=0.006)
+
+
+def test_two_agents_are_compared_game_by_game() -> None:
+    ours, theirs = [1, 50, 20, 90], [0, 49, 19, 89]
+    assert evaluation.compare(played(ours), played(theirs), 10) == {
+        "board": 10, "difference": 1.0, "low": 1.0, "high": 1.0, "verdict": "better"
+    }  # fmt: skip
+    assert evaluation.compare(played(theirs), played(ours), 10)["verdict"] == "worse"
+    assert evaluation.compare(played([1, 2, 3, 0]), played([2, 1, 0, 3]), 10)["verdict"] == "inconclusive"
+
+
+def test_held_out_games_are_the_same_for_all_and_none_of_the_training_games() -> None:
+    held_out = snake.held_out_seeds(200)
+    assert held_out[:10] == snake.held_out_seeds(10)
+    training = {seed for run in range(20) for seed in snake.training_seeds(run, 256)}
+    assert len(training) == 20 * 256
+    assert not training & set(held_out)
+
+
+def test_an_agent_that_goes_straight_dies_at_the_wall() -> None:
+    told = snake.play_episodes(lambda obs: np.zeros(len(obs), np.int64), Config(board=6, features="basic"), 8)
+    # The head starts in column 3 of 0..5: two steps are fine, the third is the wall.
+    assert told.length.tolist() == [3] * 8
+    assert set(told.cause) == {"wall"}
+    assert told.summary()["success_rate"] == 0.0
+
+
+def test_an_agent_that_circles_runs_out_of_time() -> None:
+    game = Config(board=6, features="basic", max_steps=12, reward_food=0.0, reward_shaping=0.0)
+    told = snake.play_episodes(lambda obs: np.ones(len(obs), np.int64), game, 4)
+    timeouts = told.cause == "timeout"
+    assert timeouts.any()
+    assert set(told.length[timeouts]) == {12}
+    assert told.returned[timeouts] == pytest.approx([-5 - 12 * 0.01 + 0.01 * k for k in told.score[timeouts]], abs=1e-5)
