@@ -83,7 +83,6 @@ class Recorder:
         self._counter_events = 0
         self._raw: list[tuple[int, Ints, Ints, Ints]] = []
         self._cuts: list[tuple[int, bool]] = []
-        self._left_out_ns = 0
         self._vitals = Vitals()
         self._process_marks = self._marks()
         self._logs = spans.listen()
@@ -120,8 +119,9 @@ class Recorder:
         return self._busy
 
     def leave_out(self, ns: int) -> None:
-        """Tell of time, just gone, in which no span counted: the calibration must not take it for work."""
-        self._left_out_ns += ns
+        """Tell of time, just gone, in which the recorder was held up: to it, that time has not been."""
+        for mark in ("_block_start", "_second_start", "_learned_at", "_last_look"):
+            setattr(self, mark, getattr(self, mark) + ns)
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
@@ -216,9 +216,9 @@ class Recorder:
         at = now_ns()
         was_dark, began = self._governor.dark, self._drain()
         every = spans.known_spans()
-        self._governor.close_block(at - self._block_start - self._left_out_ns, began + self._since_drain, self._tally())
+        self._governor.close_block(at - self._block_start, began + self._since_drain, self._tally())
         self._since_drain = Counter()
-        self._block_start, self._left_out_ns = at, 0
+        self._block_start = at
         changed = self._governor.open_block(every)
         quick = at - self.loop_start_ns < QUICK_NS
         if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
