@@ -75,8 +75,7 @@ def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
 def paused(session: Session) -> Iterator[None]:
     """Make every span and counter a no-op and hold up the background thread; put all back afterwards."""
     assert session.recorder is not None
-    with session.recorder.fork_lock():
-        begin = now_ns()
+    with session.recorder.held():
         every = list(spans.known_spans())
         were = [type(each) for each in every]
         spans._recording = False
@@ -93,7 +92,6 @@ def paused(session: Session) -> Iterator[None]:
             for each, was in zip(every, were, strict=True):
                 each.__class__ = was
             spans._recording = True
-            session.recorder.leave_out(now_ns() - begin)
 
 
 def _hooks_of(session: Session) -> list[tuple[Any, str, Any, Any]]:

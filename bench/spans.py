@@ -160,16 +160,13 @@ def whole_recorder(updates: Updates, pairs: int, seconds: float) -> list[Row]:
     order = random.Random(1)
     with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run") as session:
         assert session.recorder is not None
-        background = session.recorder.fork_lock()
         for i in range(-pairs // 10, pairs):
             for turn in order.sample(("on", "off"), 2):
                 if turn == "on":
                     on[i] = _mean_ns(updates["hotloop"], seconds)
                 else:
-                    with background:
-                        begin = now_ns()
+                    with session.recorder.held():
                         off[i] = _mean_ns(updates["plain"], seconds)
-                        session.recorder.leave_out(now_ns() - begin)
             _still_recording()
     found = estimate(mean_ratio_of, on, off)
     return [against_limit("an update with ten spans, sampler and writer included", found, SLOW_DOWN_LIMIT, "×")]

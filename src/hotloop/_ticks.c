@@ -6,6 +6,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -16,6 +17,7 @@
 #define FIRST_PAIRS 4096
 #define KEPT_PAIRS 65536
 #define MAX_DEPTH 60
+#define MAX_CLOCKS 256
 
 typedef struct {
     int64_t code, value;
@@ -262,6 +264,85 @@ static PyType_Spec core_spec = {
     "hotloop._ticks.Core", sizeof(Core), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, core_slots,
 };
 
+/* ---- a tally --------------------------------------------------------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    int64_t code, count, told;
+    PyObject *name;
+} Tally;
+
+static PyTypeObject *tally_type;
+
+static int
+tally_init(Tally *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    long long code;
+    PyObject *name;
+    if (!PyArg_ParseTuple(args, "UL", &name, &code))
+        return -1;
+    Py_XSETREF(self->name, Py_NewRef(name));
+    self->code = code;
+    return 0;
+}
+
+static PyObject *
+tally_bump(Tally *self, PyObject *Py_UNUSED(ignored))
+{
+    self->count++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+tally_read(Tally *self, PyObject *Py_UNUSED(ignored))
+{
+    return PyLong_FromLongLong(self->count);
+}
+
+static int64_t
+fresh(Tally *self)
+{
+    int64_t since = self->count - self->told;
+    self->told = self->count;
+    return since;
+}
+
+static PyObject *
+tally_fresh(Tally *self, PyObject *Py_UNUSED(ignored))
+{
+    return PyLong_FromLongLong(fresh(self));
+}
+
+static void
+tally_dealloc(Tally *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    Py_XDECREF(self->name);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMethodDef tally_methods[] = {
+    {"bump", (PyCFunction)tally_bump, METH_NOARGS, "Count one more."},
+    {"read", (PyCFunction)tally_read, METH_NOARGS, "Return how often it was bumped."},
+    {"fresh", (PyCFunction)tally_fresh, METH_NOARGS, "Return how often it was bumped since this was asked last."},
+    {NULL},
+};
+static PyMemberDef tally_members[] = {
+    {"code", T_LONGLONG, offsetof(Tally, code), READONLY, "Its number."},
+    {"name", T_OBJECT, offsetof(Tally, name), READONLY, "Its name."},
+    {NULL},
+};
+static PyType_Slot tally_slots[] = {
+    {Py_tp_doc, "Counts what happens too often to be written down each time."},
+    {Py_tp_init, tally_init},
+    {Py_tp_dealloc, tally_dealloc},
+    {Py_tp_methods, tally_methods},
+    {Py_tp_members, tally_members},
+    {0, NULL},
+};
+static PyType_Spec tally_spec = {"hotloop._ticks.Tally", sizeof(Tally), 0, Py_TPFLAGS_DEFAULT, tally_slots};
+
 /* ---- the module ------------------------------------------------------------------------------------------ */
 
 static PyObject *
@@ -340,7 +421,137 @@ stacks(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
     return found;
 }
 
+/* ---- watching -------------------------------------------------------------------------------------------- */
+
+#define SLICE_NS 10000000 /* the longest sleep, after which it is seen whether somebody woke us */
+
+static volatile int woken, held;
+
+static void
+sleep_until(int64_t ns)
+{
+    for (int64_t left = ns - machine_ns(); left > 0 && !woken; left = ns - machine_ns()) {
+        struct timespec nap = {0, left < SLICE_NS ? left : SLICE_NS};
+        nanosleep(&nap, NULL);
+    }
+}
+
+static int64_t
+cpu_ns_of(unsigned long ident)
+{
+    clockid_t clock;
+    struct timespec t;
+    if (pthread_getcpuclockid((pthread_t)ident, &clock) != 0 || clock_gettime(clock, &t) != 0)
+        return -1;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static PyObject *
+number_of(PyObject *numbers, PyObject *name_stack, PyObject *frame, PyObject *key)
+{
+    PyObject *known = PyDict_GetItemWithError(numbers, key);
+    if (known != NULL)
+        return Py_NewRef(known);
+    return PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(name_stack, frame, key, NULL);
+}
+
+/* One look at all other threads, appended as (at, ident, stack, cpu); and at the tallies, as (at, code, fresh). */
+static int
+look(PyObject *numbers, PyObject *name_stack, PyObject *tallies, PyObject *looks, PyObject *bumps)
+{
+    int64_t at = machine_ns();
+    PyObject *seen = stacks(NULL, NULL);
+    int failed = seen == NULL;
+    /* Clocks first: naming a new stack may give the interpreter's lock away, and a thread may end meanwhile. */
+    int64_t cpus[MAX_CLOCKS];
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(seen) && i < MAX_CLOCKS; i++)
+        cpus[i] = cpu_ns_of(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(PyList_GET_ITEM(seen, i), 0)));
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(seen); i++) {
+        PyObject *each = PyList_GET_ITEM(seen, i);
+        unsigned long ident = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(each, 0));
+        int64_t cpu = i < MAX_CLOCKS ? cpus[i] : -1;
+        PyObject *number = number_of(numbers, name_stack, PyTuple_GET_ITEM(each, 1), PyTuple_GET_ITEM(each, 2));
+        PyObject *row = number ? Py_BuildValue("LkNL", (long long)at, ident, number, (long long)cpu) : NULL;
+        failed = row == NULL || PyList_Append(looks, row) < 0;
+        Py_XDECREF(row);
+    }
+    Py_XDECREF(seen);
+    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(tallies); i++) {
+        Tally *each = (Tally *)PyList_GET_ITEM(tallies, i);
+        int64_t since = Py_IS_TYPE((PyObject *)each, tally_type) ? fresh(each) : 0;
+        if (since == 0)
+            continue;
+        PyObject *row = Py_BuildValue("LLL", (long long)at, (long long)each->code, (long long)since);
+        failed = row == NULL || PyList_Append(bumps, row) < 0;
+        Py_XDECREF(row);
+    }
+    return failed ? -1 : 0;
+}
+
+static int
+is_crowded(Py_ssize_t most)
+{
+    Py_ssize_t waiting = 0;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(logs); i++)
+        waiting += ((Log *)PyList_GET_ITEM(logs, i))->used;
+    return waiting > most;
+}
+
+static PyObject *
+watch(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    long long until, tick;
+    Py_ssize_t most;
+    PyObject *numbers, *name_stack, *tallies;
+    if (!PyArg_ParseTuple(args, "LLnO!OO!", &until, &tick, &most, &PyDict_Type, &numbers, &name_stack, &PyList_Type,
+                          &tallies))
+        return NULL;
+    PyObject *looks = PyList_New(0), *bumps = PyList_New(0);
+    int failed = looks == NULL || bumps == NULL;
+    int64_t next = tick ? machine_ns() + tick : until;
+    while (!failed && !woken && machine_ns() < until) {
+        int64_t target = next < until ? next : until;
+        Py_BEGIN_ALLOW_THREADS
+        sleep_until(target);
+        Py_END_ALLOW_THREADS
+        if (woken || target != next || !tick || held)
+            next = target == next && tick ? machine_ns() + tick : next;
+        else {
+            failed = look(numbers, name_stack, tallies, looks, bumps) < 0;
+            next += tick;
+            if (next < machine_ns())
+                next = machine_ns();
+        }
+        if (!failed && is_crowded(most))
+            break;
+    }
+    woken = 0;
+    if (failed) {
+        Py_XDECREF(looks);
+        Py_XDECREF(bumps);
+        return NULL;
+    }
+    return Py_BuildValue("NN", looks, bumps);
+}
+
+static PyObject *
+wake(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    woken = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+hold(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    held = PyObject_IsTrue(on);
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"watch", watch, METH_VARARGS, "Look at all threads every tick until a moment; see hotloop.ticks.pure_watch."},
+    {"wake", wake, METH_NOARGS, "End the watch that is going on, or the next one."},
+    {"hold", hold, METH_O, "Look no more, or again."},
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL, "Write a pair into this thread's log."},
     {"listen", listen, METH_NOARGS, "Begin new logs; return the list in which each thread's will appear."},
     {"use_clock", use_clock, METH_O, "Read time from a function, for tests; None for the machine's clock."},
@@ -358,9 +569,11 @@ PyInit__ticks(void)
     if (module == NULL)
         return NULL;
     log_type = (PyTypeObject *)PyType_FromSpec(&log_spec);
+    tally_type = (PyTypeObject *)PyType_FromSpec(&tally_spec);
     PyObject *core = PyType_FromSpec(&core_spec);
     logs = PyList_New(0);
-    if (log_type == NULL || core == NULL || logs == NULL || PyModule_AddObjectRef(module, "Log", (PyObject *)log_type) < 0
+    if (log_type == NULL || core == NULL || logs == NULL || tally_type == NULL
+        || PyModule_AddObjectRef(module, "Tally", (PyObject *)tally_type) < 0 || PyModule_AddObjectRef(module, "Log", (PyObject *)log_type) < 0
         || PyModule_AddObjectRef(module, "Core", core) < 0) {
         Py_DECREF(module);
         return NULL;

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import threading
 import types
 import warnings
@@ -22,7 +21,7 @@ from typing import Any, TypeVar
 from hotloop import ticks
 from hotloop.clock import DeviceClock
 from hotloop.phases import DEVICE_PHASES, Phase, phase_of
-from hotloop.ticks import Core, Log, note
+from hotloop.ticks import Core, Log, Tally, note
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
 
@@ -83,29 +82,6 @@ class _OnDevice(_Live):
 class _Counted(Span):
     __slots__ = ()
     __enter__ = Core.tally
-
-
-class Tally:
-    """A counter for what happens too often to be written down each time: only how often is known.
-
-    `bump()` is a bare C call, safe from any thread; the recorder looks at it with every stack sample and puts
-    the difference down to what the main thread was doing.
-    """
-
-    __slots__ = ("_count", "_reads", "bump", "code", "name")
-
-    def __init__(self, name: str, code: int) -> None:
-        self.name = name
-        self.code = code
-        self._count = itertools.count()
-        self._reads = 0
-        self.bump: Callable[[], int] = self._count.__next__
-
-    def read(self) -> int:
-        """Return how often it was bumped. Only the recorder reads it."""
-        value = next(self._count) - self._reads
-        self._reads += 1
-        return value
 
 
 _tallies: dict[str, Tally] = {}

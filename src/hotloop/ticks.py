@@ -16,6 +16,7 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from hotloop.clock import cpu_clock_of
 from hotloop.clock import now_ns as _machine_ns
 
 _now_ns = _machine_ns
@@ -86,7 +87,38 @@ class PureCore:
         return value
 
 
+class PureTally:
+    """Counts what happens too often to be written down each time: only how often is known.
+
+    `bump()` is a bare C call, safe from any thread; the recorder looks at it with every stack and puts the
+    difference down to what the main thread was doing.
+    """
+
+    __slots__ = ("_count", "_reads", "_told", "bump", "code", "name")
+
+    def __init__(self, name: str, code: int) -> None:
+        self.name = name
+        self.code = code
+        self._count = itertools.count()
+        self._reads = self._told = 0
+        self.bump: Callable[[], object] = self._count.__next__
+
+    def read(self) -> int:
+        """Return how often it was bumped. Only the recorder reads it."""
+        value = next(self._count) - self._reads
+        self._reads += 1
+        return value
+
+    def fresh(self) -> int:
+        """Return how often it was bumped since this was asked last."""
+        before, self._told = self._told, self.read()
+        return self._told - before
+
+
 _own = threading.local()
+_woken = threading.Lock()
+_woken.acquire()
+_held = False
 _logs: list[PureLog] = []
 
 
@@ -126,6 +158,60 @@ def pure_stacks() -> list[tuple[int, FrameType, object]]:
     return [(ident, frame, key_of(frame)) for ident, frame in sys._current_frames().items() if ident != me]
 
 
+def pure_watch(
+    until_ns: int,
+    tick_ns: int,
+    most: int,
+    numbers: dict[object, int],
+    name_stack: Callable[[FrameType, object], int],
+    tallies: list[PureTally],
+) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]]]:
+    """Look at all other threads every tick until a moment, until woken, or until the logs are too full.
+
+    Args:
+        until_ns: When to end.
+        tick_ns: From one look to the next; 0 for none.
+        most: Events waiting in the logs that are too many.
+        numbers: Numbers of the stacks known so far, by key.
+        name_stack: Gives a stack its number, from its frame and key.
+        tallies: What to look at besides.
+
+    Returns:
+        Looks as (at, ident, stack, CPU time of the thread or -1), and changes of tallies as (at, code, how many).
+    """
+    looks: list[tuple[int, int, int, int]] = []
+    bumps: list[tuple[int, int, int]] = []
+    due = _machine_ns() + tick_ns if tick_ns else until_ns
+    while (now := _machine_ns()) < until_ns:
+        # A bare lock, because the hooks time threading.Event and time.sleep.
+        if _woken.acquire(timeout=max(min(due, until_ns) - now, 0) / 1e9):
+            break
+        at = _machine_ns()
+        if tick_ns and at >= due:
+            due = max(due + tick_ns, at)
+            if not _held:
+                for ident, frame, key in pure_stacks():
+                    clock = cpu_clock_of(ident)
+                    number = numbers[key] if key in numbers else name_stack(frame, key)
+                    looks.append((at, ident, number, clock() if clock else -1))
+                bumps += [(at, each.code, n) for each in tallies if (n := each.fresh())]
+        if sum(map(len, _logs)) > most:
+            break
+    return looks, bumps
+
+
+def pure_wake() -> None:
+    """End the watch that is going on, or the next one."""
+    if _woken.locked():
+        _woken.release()
+
+
+def pure_hold(on: bool) -> None:
+    """Look no more, or again."""
+    global _held
+    _held = on
+
+
 def key_of(frame: FrameType | None) -> tuple[int, ...]:
     """The code and the instruction of each frame, innermost first."""
     words: list[int] = []
@@ -142,17 +228,20 @@ def _accelerated() -> bool:
 if TYPE_CHECKING:
     from hotloop.ticks import PureCore as Core
     from hotloop.ticks import PureLog as Log
+    from hotloop.ticks import PureTally as Tally
 
+    watch, wake, hold = pure_watch, pure_wake, pure_hold
     note, listen, use_clock, stacks = pure_note, pure_listen, pure_use_clock, pure_stacks
     ACCELERATED = True
 else:
     try:
         if not _accelerated():
             raise ImportError
-        from hotloop._ticks import Core, Log, listen, note, stacks, use_clock
+        from hotloop._ticks import Core, Log, Tally, hold, listen, note, stacks, use_clock, wake, watch
 
         ACCELERATED = True
     except ImportError:
-        Core, Log = PureCore, PureLog
+        Core, Log, Tally = PureCore, PureLog, PureTally
+        watch, wake, hold = pure_watch, pure_wake, pure_hold
         note, listen, use_clock, stacks = pure_note, pure_listen, pure_use_clock, pure_stacks
         ACCELERATED = False

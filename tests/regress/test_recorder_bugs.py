@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from tests.scripted import START_NS, scripted_run
 
 from hotloop.record.options import RecordOptions
-from hotloop.spans import Phase, count, hook_span, span
+from hotloop.spans import Phase, count, hook_span
 from hotloop.trace import summary
 from hotloop.trace.load import load
 
@@ -142,15 +140,3 @@ def test_steps_before_the_asked_begin_do_not_count(tmp_path, monkeypatch, again)
     trace = load(tmp_path)
     assert trace.main.counts["env_steps"] == 30
     assert trace.thread.wall_ns == 300 * MS
-
-
-def test_the_clock_of_a_thread_that_has_ended_is_not_asked_for(tmp_path, monkeypatch):
-    # pthread_getcpuclockid() of a thread whose stack is gone ends the process.
-    with scripted_run(tmp_path, monkeypatch) as run:
-        thread = threading.Thread(target=lambda: span("short.lived").__enter__())
-        thread.start()
-        thread.join()
-        run.recorder._drain()
-        clocks = {each.ident: each.read_cpu_ns for each in run.recorder.accounts}
-    assert clocks[thread.ident] is None
-    assert clocks[threading.get_ident()] is not None

@@ -23,7 +23,7 @@ def waiting() -> Iterator[int]:
 
 
 def numbered(book: StackBook, frame) -> int:
-    return book.number(frame, key_of(frame))
+    return book.by_key.get(key_of(frame)) or book.name_stack(frame, key_of(frame))
 
 
 def written(book: StackBook, kind: str) -> list[dict]:

@@ -15,10 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hotloop import ticks
+from hotloop.clock import now_ns
 
 PURE = SimpleNamespace(
-    Core=ticks.PureCore, note=ticks.pure_note, listen=ticks.pure_listen,
+    Core=ticks.PureCore, Tally=ticks.PureTally, note=ticks.pure_note, listen=ticks.pure_listen,
     use_clock=ticks.pure_use_clock, stacks=ticks.pure_stacks,
+    watch=ticks.pure_watch, wake=ticks.pure_wake, hold=ticks.pure_hold,
 )  # fmt: skip
 KINDS = {"pure": PURE}
 if ticks.ACCELERATED:
@@ -153,6 +155,78 @@ def test_other_threads_are_seen_and_equal_stacks_have_equal_keys(kind):
     thread.join()
     assert "wait_here" in names
     assert threading.get_ident() not in first
+
+
+def test_a_tally_tells_what_is_fresh(kind):
+    tally = kind.Tally("often", 5)
+    for _ in range(3):
+        tally.bump()
+    assert (tally.fresh(), tally.fresh(), tally.read()) == (3, 0, 3)
+    tally.bump()
+    assert (tally.fresh(), tally.read(), tally.name, tally.code) == (1, 4, "often", 5)
+
+
+def name_in(numbers: dict):
+    def name(frame, key) -> int:
+        numbers[key] = len(numbers)
+        return numbers[key]
+
+    return name
+
+
+def watched(kind, until_ns: int, tick_ns: int, most: int = 1000, tallies: tuple = ()):
+    """What a thread of its own sees of this one."""
+    found, numbers = [], {}
+
+    def work() -> None:
+        found.append(kind.watch(now_ns() + until_ns, tick_ns, most, numbers, name_in(numbers), list(tallies)))
+
+    thread = threading.Thread(target=work)
+    begin = now_ns()
+    thread.start()
+    thread.join()
+    looks, bumps = found[0]
+    return looks, bumps, numbers, now_ns() - begin
+
+
+def test_watching_sees_this_thread_again_and_again_by_the_same_number(kind):
+    tally = kind.Tally("often", 5)
+    tally.bump()
+    looks, bumps, numbers, _ = watched(kind, 100_000_000, 5_000_000, tallies=(tally,))
+    mine = [each for each in looks if each[1] == threading.get_ident()]
+    assert len(mine) >= 3
+    assert mine == sorted(mine)
+    assert {stack for _, _, stack, _ in mine} <= set(numbers.values())
+    assert len({stack for _, _, stack, _ in mine}) < len(mine), "a thread that waits is where it was"
+    assert [(code, n) for _, code, n in bumps] == [(5, 1)]
+
+
+def test_watching_without_ticks_only_waits(kind):
+    looks, bumps, _, took = watched(kind, 30_000_000, 0)
+    assert (looks, bumps) == ([], [])
+    assert took >= 30_000_000
+
+
+def test_watching_ends_when_woken_before_or_while(kind):
+    kind.wake()
+    assert watched(kind, 60_000_000_000, 0)[3] < 30_000_000_000
+    threading.Timer(0.05, kind.wake).start()
+    assert watched(kind, 60_000_000_000, 0)[3] < 30_000_000_000
+
+
+def test_watching_ends_when_the_logs_are_too_full(kind):
+    kind.listen()
+    for _ in range(11):
+        kind.note(1, 1)
+    assert watched(kind, 60_000_000_000, 5_000_000, most=10)[3] < 30_000_000_000
+
+
+def test_nothing_is_seen_while_held(kind):
+    kind.hold(True)
+    try:
+        assert watched(kind, 50_000_000, 5_000_000)[0] == []
+    finally:
+        kind.hold(False)
 
 
 @given(st.lists(st.tuples(st.sampled_from(["start", "finish", "tally", "note"]), st.integers(1, 1 << 40))))

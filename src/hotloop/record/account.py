@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.clock import cpu_clock_of
 from hotloop.record.fold import Folded, Ints, fold
 from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree, add_calls
 from hotloop.spans import COUNTER_BASE
@@ -26,7 +25,7 @@ SUMS = ("calls", "total_ns", "self_ns")
 class Account:
     """One thread of this process."""
 
-    def __init__(self, index: int, ident: int, name: str, since_ns: int, alive: bool = False) -> None:
+    def __init__(self, index: int, ident: int, name: str, since_ns: int) -> None:
         self.index = index
         self.ident = ident
         self.name = name
@@ -37,9 +36,8 @@ class Account:
         self.pending: list[Ints] = []
         self.pending_events = 0
         self.sightings: list[tuple[int, int, int, int]] = []
-        # The system may crash when it is asked for the clock of a thread that has ended.
-        self.read_cpu_ns = cpu_clock_of(ident) if alive else None
-        self.cpu_ns = self.read_cpu_ns() if self.read_cpu_ns else 0
+        self.cpu_ns = -1
+        """CPU time at the last look; -1: not known."""
         self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
         self.counters: dict[tuple[int, int], int] = {}
         self.samples: dict[tuple[int, int], list[int]] = {}

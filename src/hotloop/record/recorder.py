@@ -1,6 +1,6 @@
 """The recorder: one background thread that drains the spans' logs, samples stacks and memory, and writes.
 
-Every tick (10 ms) it looks at all threads' stacks. Every block (100 ms) it may switch fine spans off or on, to
+Every tick (10 ms) it looks at all threads' stacks. Every block (200 ms) it may switch fine spans off or on, to
 learn what they cost. Every second it folds what was drained and appends it to the run's files, so that a run
 that is killed is readable up to its last second. If anything in here fails, recording stops with one warning
 and training goes on.
@@ -12,6 +12,8 @@ import os
 import threading
 import warnings
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,6 @@ from hotloop.spans import COUNTER_BASE
 from hotloop.trace.store import ProcessFiles
 
 SECOND_NS = 1_000_000_000
-MEMORY_EVERY = 5
 TOTALS_EVERY_NS = 5 * SECOND_NS
 EAGER_NS = 10 * SECOND_NS
 """At first every look counts, for a short recording has few: whatever they cost."""
@@ -52,10 +53,8 @@ class Recorder:
         self.wrapper_ns = 0.0, 0.0
         """What the wrappers of hooks add to a call, and to an environment's step; set by who installs them."""
         self._live: dict[int, Account] = {}
-        self._book = StackBook()
-        self._governor = Governor(options.budget, tight_loop_ns())
+        self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self._busy = threading.Lock()
-        self._wake = threading.Lock()
         self._stopping = False
         self._ident = 0
         self._thread: threading.Thread | None = None
@@ -89,7 +88,6 @@ class Recorder:
         for each in spans.known_spans():
             self._governor.counted([each])
         self.main = self._account(threading.main_thread().ident or 0, begin)
-        self._wake.acquire()
         self._thread = threading.Thread(target=self._run, name="hotloop", daemon=True)
         self._thread.start()
 
@@ -99,7 +97,7 @@ class Recorder:
         if thread is None:
             return
         self._stopping = True
-        self._wake.release()
+        ticks.wake()
         thread.join(10)
         spans.hush()
         if not self.failed:
@@ -118,25 +116,34 @@ class Recorder:
         """Held while the background thread works: a fork that waits for it copies no half-done work."""
         return self._busy
 
-    def leave_out(self, ns: int) -> None:
-        """Tell of time, just gone, in which the recorder was held up: to it, that time has not been."""
-        for mark in ("_block_start", "_second_start", "_learned_at", "_last_look"):
-            setattr(self, mark, getattr(self, mark) + ns)
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the background thread up meanwhile. To it, this time has not been: for benches."""
+        with self._busy:
+            ticks.hold(True)
+            begin = now_ns()
+            try:
+                yield
+            finally:
+                for mark in ("_block_start", "_second_start", "_learned_at", "_last_look"):
+                    setattr(self, mark, getattr(self, mark) + now_ns() - begin)
+                ticks.hold(False)
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
-        due = now_ns()
-        ticks = 0
         try:
             while not self._stopping:
-                due = max(due + self._pace.tick_ns, now_ns())
-                # A bare lock, because the hooks time threading.Event and time.sleep.
-                self._wake.acquire(timeout=max(due - now_ns(), 0) / 1e9)
+                until = min(self._block_start + BLOCK_NS, self._second_start + SECOND_NS, self._due_ns())
+                tick_ns = self._pace.tick_ns if self.options.hz else 0
+                looks, bumps = ticks.watch(
+                    until, tick_ns, CROWDED, self._book.by_key, self._book.name_stack, spans.known_tallies()
+                )
                 if self._stopping:
                     break
                 with self._busy:
-                    self._tick(now_ns(), ticks)
-                ticks += 1
+                    self._take_looks(looks)
+                    self._vitals.take_bumps(bumps, self.main)
+                    self._tick(now_ns())
         except Exception as error:
             self._fail(error)
 
@@ -153,41 +160,38 @@ class Recorder:
             remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"
         warnings.warn(f"hotloop stopped recording: {type(error).__name__}: {error}. {remedy}", stacklevel=1)
 
-    def _tick(self, at: int, ticks: int) -> None:
-        if self.options.hz:
-            self._look(at)
-        self._vitals.read_tallies(at, self.main)
-        if ticks % MEMORY_EVERY == 0:
-            self._vitals.read_memory(at, self.main)
+    def _tick(self, at: int) -> None:
         if sum(map(len, self._logs)) > CROWDED:
             self._relieve()
         if at >= self._block_start + BLOCK_NS:
+            self._vitals.read_memory(at, self.main)
             self._turn_block()
-        if at >= min(self._second_start + SECOND_NS, self._due_ns(at)):
+        if at >= min(self._second_start + SECOND_NS, self._due_ns()):
             self._second(now_ns())
 
-    def _due_ns(self, at: int) -> int:
+    def _due_ns(self) -> int:
         """Return when the window that was asked for begins or ends, if that is still to come."""
         waits_for = self.options.for_s if self._armed else self.options.after_s
         if self._stopping or not waits_for:
-            return at + SECOND_NS
+            return self._second_start + SECOND_NS
         return self.start_ns + round(waits_for * SECOND_NS)
 
-    def _look(self, at: int) -> None:
-        elapsed = at - self._last_look
-        self._last_look = at
-        for ident, frame, key in ticks.stacks():
+    def _take_looks(self, looks: list[tuple[int, int, int, int]]) -> None:
+        """Keep each thread's stack, the time since the look before, and how much of it was computing."""
+        before = last = self._last_look
+        for at, ident, stack, cpu in looks:
+            if at != last:
+                before, last = last, at
+            elapsed = max(at - before, 0)
             account = self._live.get(ident) or self._account(ident, at)
-            ran = elapsed
-            if account.read_cpu_ns is not None:
-                cpu = account.read_cpu_ns()
-                ran, account.cpu_ns = cpu - account.cpu_ns, cpu
-            account.sightings.append((at, self._book.number(frame, key), elapsed, min(ran, elapsed)))
+            ran = elapsed if cpu < 0 or account.cpu_ns < 0 else cpu - account.cpu_ns
+            account.cpu_ns = cpu
+            account.sightings.append((at, stack, elapsed, min(ran, elapsed)))
+        self._last_look = last
 
     def _account(self, ident: int, at: int) -> Account:
         names = {thread.ident: thread.name for thread in threading.enumerate()}
-        alive = ident == threading.get_ident() or any(ident == each for each, _, _ in ticks.stacks())
-        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at, alive)
+        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
         self.accounts.append(account)
         self._live[ident] = account
         return account

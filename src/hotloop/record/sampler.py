@@ -39,20 +39,18 @@ class StackBook:
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
-        self._by_key: dict[object, int] = {}
+        self.by_key: dict[object, int] = {}
         self._own: dict[str, bool] = {}
         # Code objects are known by their address, because hashing one hashes all that it holds; kept alive,
         # so that the address is not given to another.
         self._kept: list[CodeType] = []
         self.fresh: list[dict[str, Any]] = []
 
-    def number(self, frame: FrameType, key: object) -> int:
-        """Return the number of a stack, given its innermost frame and its key."""
-        number = self._by_key.get(key)
-        if number is None:
-            number = self._number_stack(frame)
-            if len(self._by_key) < MAX_STACKS:
-                self._by_key[key] = number
+    def name_stack(self, frame: FrameType, key: object) -> int:
+        """Return the number of a stack whose key is not in `by_key` yet, given its innermost frame."""
+        number = self._number_stack(frame)
+        if len(self.by_key) < MAX_STACKS:
+            self.by_key[key] = number
         return number
 
     def _number_stack(self, frame: FrameType | None) -> int:

@@ -19,7 +19,8 @@ class Vitals:
         self.tally_events = 0
         self.device_ns: Counter[int] = Counter()
         self._rss = self.memory.rss_bytes()
-        self._tallied = {each.code: each.read() for each in spans.known_tallies()}
+        for each in spans.known_tallies():
+            each.fresh()
         self._device: DeviceClock | None = None
         self._collecting_since = 0
         self._pauses, self._paused_ns = 0, 0
@@ -45,14 +46,13 @@ class Vitals:
         self._rss = reading.rss_bytes
 
     def read_tallies(self, at: int, account: Account) -> None:
-        """Note how far the tallies have come since the last time."""
-        for each in spans.known_tallies():
-            now = each.read()
-            fresh = now - self._tallied.get(each.code, 0)
-            self._tallied[each.code] = now
-            if fresh:
-                self.tally_events += fresh
-                account.bumps.append((at, each.code, fresh, 0))
+        """Note how far the tallies have come since they were looked at last."""
+        self.take_bumps([(at, each.code, n) for each in spans.known_tallies() if (n := each.fresh())], account)
+
+    def take_bumps(self, bumps: list[tuple[int, int, int]], account: Account) -> None:
+        """Note changes of tallies: (at, code, how many)."""
+        self.tally_events += sum(n for _, _, n in bumps)
+        account.bumps += [(at, code, n, 0) for at, code, n in bumps]
 
     def read_device(self) -> None:
         """Take the device time of spans that the device has finished, once the script uses one."""
