@@ -25,6 +25,10 @@ PROGRAMS = {
     "attribution": "bench/attribution.py",
     "correction": "bench/correction.py",
     "zoo": "zoo/run.py",
+    "snake_env": "bench/snake_env.py",
+    "replay": "bench/replay.py",
+    "dqn_update": "bench/dqn_update.py",
+    "snake_training": "bench/snake_training.py",
 }
 
 

@@ -64,17 +64,17 @@ def run(quick: bool) -> list[Row]:
         OPENTELEMETRY: make_update(tracer.start_as_current_span),
         STUDY: make_update(StudyProfiler().block),
     }
-    rounds = 25 if quick else 1200
+    rounds = 25 if quick else 4000
     say("spans: one span in place")
     rows = in_place(updates, rounds)
     say("spans: nothing recording")
-    rows += idle(updates, rounds // 3)
+    rows += idle(updates, rounds // 6)
     say("spans: profiler on")
-    rows += profiler_on(updates, max(rounds // 15, 10))
+    rows += profiler_on(updates, max(rounds // 50, 10))
     say("spans: an update as recorded by default")
     rows += slow_down(updates, rounds)
     say("spans: the whole recorder, on and off in turn")
-    rows += whole_recorder(updates, 30 if quick else 300, 0.1)
+    rows += whole_recorder(updates, 30 if quick else 600, 0.1)
     say("spans: memory of the statistics")
     return [*rows, statistics_memory(3.0 if quick else 20.0)]
 

@@ -21,9 +21,9 @@ class Lap:
         self.total_ns = 0
 
     def __enter__(self) -> None:
-        # Looked up before it begins, as `with` does: a recorder may change the span's class meanwhile.
-        self._end = self._span.__exit__
-        self._span.__enter__()
+        # Looked up together, as `with` does: a recorder may change the span's class meanwhile.
+        begin, self._end = self._span.__enter__, self._span.__exit__
+        begin()
         self._since_ns = now_ns()
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
