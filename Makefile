@@ -10,7 +10,7 @@ MAX_FILE_LINES := 400
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo   record and explain a slow training script"
+	@echo "make demo   train Snake for half a minute, explain the run, film the agent"
 	@echo "make test   the tests"
 	@echo "make check  format, lint, types, imports, file sizes"
 	@echo "make zoo    planted bottlenecks: hits, false alarms, predicted against measured gain"
@@ -48,8 +48,7 @@ $(VENV)/.stamp-bench: $(BUILT_FROM) $(VENV)/.stamp-torch
 
 demo: $(VENV)/.stamp-train
 	@rm -rf runs/demo
-	$(BIN)/hotloop run --out runs/demo zoo/sac_list_batch/slow.py --seconds 8
-	$(BIN)/hotloop explain runs/demo --charts runs/demo/charts.png
+	$(BIN)/hotloop demo --out runs/demo
 
 test: $(VENV)/.stamp-dev
 	$(BIN)/python -m pytest

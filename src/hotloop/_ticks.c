@@ -378,25 +378,30 @@ use_clock(PyObject *Py_UNUSED(module), PyObject *clock)
     Py_RETURN_NONE;
 }
 
-/* One thread's stack as bytes: the address of each code object and the instruction it is at, innermost first. */
+static inline uint64_t
+mixed(uint64_t key, uint64_t word)
+{
+    key = (key ^ word) * 0x9E3779B97F4A7C15ull;
+    return key ^ (key >> 29);
+}
+
+/* One thread's stack as a number: of the address of each code object and the instruction it is at. */
 static PyObject *
 stack_key(PyFrameObject *frame)
 {
-    uintptr_t words[2 * MAX_DEPTH];
+    uint64_t key = 0;
     int depth = 0;
     Py_INCREF(frame);
-    while (frame != NULL && depth < MAX_DEPTH) {
+    while (frame != NULL && depth++ < MAX_DEPTH) {
         PyCodeObject *code = PyFrame_GetCode(frame);
-        words[2 * depth] = (uintptr_t)code;
-        words[2 * depth + 1] = (uintptr_t)PyFrame_GetLasti(frame);
-        depth++;
+        key = mixed(mixed(key, (uintptr_t)code), (uint64_t)PyFrame_GetLasti(frame));
         Py_DECREF(code); /* the frame keeps it */
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = back;
     }
     Py_XDECREF(frame);
-    return PyBytes_FromStringAndSize((char *)words, 2 * depth * sizeof(uintptr_t));
+    return PyLong_FromUnsignedLongLong(key);
 }
 
 static PyObject *

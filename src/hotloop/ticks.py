@@ -152,7 +152,7 @@ def pure_use_clock(clock: Callable[[], int] | None) -> None:
     _now_ns = _machine_ns if clock is None else clock
 
 
-def pure_stacks() -> list[tuple[int, FrameType, object]]:
+def pure_stacks() -> list[tuple[int, FrameType, int]]:
     """Return (ident, frame, key) of all other threads; equal stacks have equal keys."""
     me = threading.get_ident()
     return [(ident, frame, key_of(frame)) for ident, frame in sys._current_frames().items() if ident != me]
@@ -162,8 +162,8 @@ def pure_watch(
     until_ns: int,
     tick_ns: int,
     most: int,
-    numbers: dict[object, int],
-    name_stack: Callable[[FrameType, object], int],
+    numbers: dict[int, int],
+    name_stack: Callable[[FrameType, int], int],
     tallies: list[PureTally],
 ) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]]]:
     """Look at all other threads every tick until a moment, until woken, or until the logs are too full.
@@ -212,13 +212,13 @@ def pure_hold(on: bool) -> None:
     _held = on
 
 
-def key_of(frame: FrameType | None) -> tuple[int, ...]:
-    """The code and the instruction of each frame, innermost first."""
+def key_of(frame: FrameType | None) -> int:
+    """A number of a stack: of the code and the instruction of each frame."""
     words: list[int] = []
     while frame is not None and len(words) < 120:
         words += (id(frame.f_code), frame.f_lasti)
         frame = frame.f_back
-    return tuple(words)
+    return hash(tuple(words))
 
 
 def _accelerated() -> bool:

@@ -11,7 +11,7 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 from hotloop.explain import explain
 from hotloop.explain.finding import Cause, Residual, amdahl, clamped
 from hotloop.explain.loop import study
-from hotloop.explain.ranking import settle, share_error
+from hotloop.explain.ranking import LESS, MORE, settle, share_error
 from hotloop.spans import Phase
 
 
@@ -102,8 +102,8 @@ def test_the_interval_is_binomial_within_the_node():
     error = 0.6 * math.sqrt((2 / 3) * (1 / 3) / 600)
     assert share_error(loop, atoms) == pytest.approx(error)
     (finding,) = settle(loop, [a_cause(loop, in_line(10))])
-    assert finding.gain_low == pytest.approx(1 / (0.6 + 1.645 * error))
-    assert finding.gain_high == pytest.approx(1 / (0.6 - 1.645 * error))
+    assert finding.gain_low == pytest.approx((1 / (0.6 + 1.645 * error)) ** LESS)
+    assert finding.gain_high == pytest.approx((1 / (0.6 - 1.645 * error)) ** MORE)
 
 
 def test_a_node_claimed_whole_has_no_sampling_error():
@@ -117,8 +117,8 @@ def test_the_spread_of_the_residual_widens_the_interval():
     wide = a_cause(loop, in_phase(Phase.SAMPLE))
     (wider,) = settle(loop, [replace(wide, residual=Residual(0.5, 0.25, 0.75))])
     assert finding.gain == pytest.approx(wider.gain) == pytest.approx(1 / 0.7)
-    assert wider.gain_low == pytest.approx(1 / (1 - 0.6 * 0.25))
-    assert wider.gain_high == pytest.approx(1 / (1 - 0.6 * 0.75))
+    assert wider.gain_low == pytest.approx((1 / (1 - 0.6 * 0.25)) ** LESS)
+    assert wider.gain_high == pytest.approx((1 / (1 - 0.6 * 0.75)) ** MORE)
 
 
 def test_findings_are_ranked_by_gain():

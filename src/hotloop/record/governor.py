@@ -20,7 +20,8 @@ from hotloop.clock import now_ns
 from hotloop.spans import Span
 
 BLOCK_NS = 200_000_000
-SLOWEST_NS = 50_000_000
+LONGEST_BLOCK_NS = 4 * BLOCK_NS
+SLOWEST_NS = 20_000_000
 """The stacks are looked at no less often than this."""
 LONG_NS = 20_000_000
 """Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""
@@ -94,18 +95,25 @@ def _loop(fn: object, rounds: int) -> float:
 
 
 class Pace:
-    """How often the background thread looks: less often when it takes more than its part of the budget."""
+    """How long blocks and looks are apart: longer when the background thread takes more than its part of the budget."""
 
     def __init__(self, tick_ns: int, allowed: float) -> None:
         self.tick_ns = self._asked_ns = tick_ns
+        self.block_ns = BLOCK_NS
         self._allowed = allowed
 
     def adapt(self, background: float) -> None:
-        """Look less or more often, given the share of a core that the thread took."""
-        if background > self._allowed and self.tick_ns < SLOWEST_NS:
-            self.tick_ns = min(self.tick_ns * 2, SLOWEST_NS)
-        elif background < self._allowed / 2 and self.tick_ns > self._asked_ns:
-            self.tick_ns = max(self.tick_ns // 2, self._asked_ns)
+        """Do less or more, given the share of a core that the thread took. Blocks first: a look costs little."""
+        if background > self._allowed:
+            if self.block_ns < LONGEST_BLOCK_NS:
+                self.block_ns *= 2
+            elif self.tick_ns:
+                self.tick_ns = min(self.tick_ns * 2, SLOWEST_NS)
+        elif background < self._allowed / 2:
+            if self.tick_ns > self._asked_ns:
+                self.tick_ns = max(self.tick_ns // 2, self._asked_ns)
+            elif self.block_ns > BLOCK_NS:
+                self.block_ns //= 2
 
 
 class Governor:

@@ -21,7 +21,7 @@ from hotloop import spans, ticks
 from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
 from hotloop.record.account import Account, calls_begun, mean_durations
 from hotloop.record.fold import Ints, first_step
-from hotloop.record.governor import BLOCK_NS, Governor, Pace, tight_loop_ns
+from hotloop.record.governor import Governor, Pace, tight_loop_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.tree import codes_of
@@ -73,7 +73,7 @@ class Recorder:
         self._windows_at_length = 0
         self._last_look = self._block_start = self._second_start = self._learned_at = begin
         self._totals_at = self._ended_ns = 0
-        self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else BLOCK_NS, self.options.budget / 2)
+        self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
         self._background_ns = 0
         self._rates: Counter[int] = Counter()
         self._since_drain: Counter[int] = Counter()
@@ -133,11 +133,9 @@ class Recorder:
         self._ident = threading.get_ident()
         try:
             while not self._stopping:
-                until = min(self._block_start + BLOCK_NS, self._second_start + SECOND_NS, self._due_ns())
-                tick_ns = self._pace.tick_ns if self.options.hz else 0
-                looks, bumps = ticks.watch(
-                    until, tick_ns, CROWDED, self._book.by_key, self._book.name_stack, spans.known_tallies()
-                )
+                until = min(self._block_start + self._pace.block_ns, self._second_start + SECOND_NS, self._due_ns())
+                book, tick_ns = self._book, self._pace.tick_ns
+                looks, bumps = ticks.watch(until, tick_ns, CROWDED, book.by_key, book.name_stack, spans.known_tallies())
                 if self._stopping:
                     break
                 with self._busy:
@@ -163,7 +161,7 @@ class Recorder:
     def _tick(self, at: int) -> None:
         if sum(map(len, self._logs)) > CROWDED:
             self._relieve()
-        if at >= self._block_start + BLOCK_NS:
+        if at >= self._block_start + self._pace.block_ns:
             self._vitals.read_memory(at, self.main)
             self._turn_block()
         if at >= min(self._second_start + SECOND_NS, self._due_ns()):

@@ -16,6 +16,7 @@ import hotloop
 
 MAX_DEPTH = 60
 MAX_STACKS = 20_000
+MAX_KEYS = 2_000
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 _LIBRARIES = tuple(
     os.path.join(os.path.abspath(path), "")
@@ -39,18 +40,18 @@ class StackBook:
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
-        self.by_key: dict[object, int] = {}
+        self.by_key: dict[int, int] = {}
         self._own: dict[str, bool] = {}
         # Code objects are known by their address, because hashing one hashes all that it holds; kept alive,
         # so that the address is not given to another.
         self._kept: list[CodeType] = []
         self.fresh: list[dict[str, Any]] = []
 
-    def name_stack(self, frame: FrameType, key: object) -> int:
+    def name_stack(self, frame: FrameType, key: int) -> int:
         """Return the number of a stack whose key is not in `by_key` yet, given its innermost frame."""
-        number = self._number_stack(frame)
-        if len(self.by_key) < MAX_STACKS:
-            self.by_key[key] = number
+        if len(self.by_key) >= MAX_KEYS:
+            self.by_key.clear()
+        number = self.by_key[key] = self._number_stack(frame)
         return number
 
     def _number_stack(self, frame: FrameType | None) -> int:

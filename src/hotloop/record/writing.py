@@ -27,15 +27,18 @@ class Writer:
         self.append: Write = files.append
         self._spans_named = 0
         self._counters_named = 0
+        self._has_tails = False
 
     def tail(self, table: str, columns: dict[str, Any]) -> None:
         """Write the rows of the window that is not complete, in place of its last ones."""
         self.files.replace(f"{table}.tail.arrow", table, columns)
+        self._has_tails = True
 
     def drop_tails(self) -> None:
         """Remove them, once the window is complete."""
-        for table in WINDOWED:
+        for table in WINDOWED if self._has_tails else ():
             self.files.drop(f"{table}.tail.arrow")
+        self._has_tails = False
 
     def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
         """Write down what numbers stand for, as far as that is new."""
