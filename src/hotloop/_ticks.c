@@ -16,6 +16,7 @@
 
 #define FIRST_PAIRS 4096
 #define KEPT_PAIRS 65536
+#define FULL_PAIRS 32768 /* a log so full takes no new spans: they are only counted until it is emptied */
 #define MAX_DEPTH 60
 #define MAX_CLOCKS 256
 
@@ -27,6 +28,7 @@ typedef struct {
     PyObject_HEAD
     Pair *pairs;
     Py_ssize_t used, room;
+    Py_ssize_t skipped; /* spans now open that were begun while the log was full; what is in them is skipped, too */
     unsigned long ident;
     PyObject *name;
 } Log;
@@ -82,7 +84,7 @@ open_log(void)
         return NULL;
     Py_INCREF(log_type);
     log->pairs = NULL;
-    log->used = log->room = 0;
+    log->used = log->room = log->skipped = 0;
     log->ident = PyThread_get_thread_ident();
     log->name = NULL;
     PyObject *threading = PyImport_ImportModule("threading");
@@ -115,11 +117,16 @@ grow(Log *log)
     return 0;
 }
 
-static inline int
-append(int64_t code, int64_t value)
+static inline Log *
+own_log(void)
 {
-    Log *log = own.log;
-    if (own.generation != generation && (log = open_log()) == NULL)
+    return own.generation == generation ? own.log : open_log();
+}
+
+static inline int
+append(Log *log, int64_t code, int64_t value)
+{
+    if (log == NULL)
         return -1;
     if (log->used == log->room && grow(log) < 0)
         return -1;
@@ -207,7 +214,11 @@ core_idle(PyObject *Py_UNUSED(self), PyObject *const *Py_UNUSED(args), Py_ssize_
 static PyObject *
 core_start(Core *self, PyObject *Py_UNUSED(ignored))
 {
-    if (append(self->code, read_ns()) < 0)
+    Log *log = own_log();
+    if (log != NULL && (log->skipped || log->used >= FULL_PAIRS)) {
+        log->skipped++;
+        self->counted++;
+    } else if (append(log, self->code, read_ns()) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -215,7 +226,10 @@ core_start(Core *self, PyObject *Py_UNUSED(ignored))
 static PyObject *
 core_finish(Core *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n))
 {
-    if (append(-self->code, read_ns()) < 0)
+    Log *log = own_log();
+    if (log != NULL && log->skipped)
+        log->skipped--;
+    else if (append(log, -self->code, read_ns()) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -355,7 +369,7 @@ note(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n)
     int64_t code = PyLong_AsLongLong(args[0]), amount = PyLong_AsLongLong(args[1]);
     if ((code == -1 || amount == -1) && PyErr_Occurred())
         return NULL;
-    if (append(code, amount) < 0)
+    if (append(own_log(), code, amount) < 0)
         return NULL;
     Py_RETURN_NONE;
 }

@@ -91,6 +91,31 @@ def test_a_log_grows_past_its_first_room(kind):
     assert logs[0].events == [1, 1]
 
 
+@pytest.mark.skipif(not ticks.ACCELERATED, reason="the twin's logs have no limit")
+def test_a_full_log_takes_no_new_spans_but_counts_them_and_keeps_their_ends():
+    kind = KINDS["accelerated"]
+    logs = kind.listen()
+    outer, inner = live(kind, 1), live(kind, 2)
+    with outer:
+        for _ in range(40_000):
+            with inner:
+                pass
+        full = len(logs[0])
+        begun = logs[0].events[::2].count(2)
+        assert begun + inner.tallied() == 40_000
+        assert logs[0].events[::2].count(-2) == begun
+        with inner:
+            logs[0].take()
+            with inner:
+                pass
+        assert len(logs[0]) == 0, "what is in a span that was skipped is skipped"
+        with inner:
+            pass
+    assert full < 33_000
+    assert logs[0].events[::2] == [2, -2, -1]
+    kind.listen()
+
+
 def test_new_logs_leave_the_old_ones_alone(kind):
     old = kind.listen()
     kind.note(1, 1)

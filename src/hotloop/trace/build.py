@@ -20,9 +20,6 @@ Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
 INSIDE = 0.5
 """Part of a span's cost that falls between its two readings of the clock; the rest is its parent's. Assumed."""
-STALL = 0.3
-"""Part of the background thread's CPU time for which the training waits: the rest runs beside it. Assumed: chosen
-after all of it had proved too much in `bench/correction.py`, not measured by itself."""
 COUNTER_COST = 0.35
 TALLY_COST = 0.15
 COUNTED_COST = 0.25
@@ -310,7 +307,8 @@ def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) 
     )
     background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
     timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
-    share = (taken + counters + STALL * background) / wall if wall else 0.0
+    # While the background thread works it holds the interpreter's lock, and the training waits.
+    share = (taken + counters + background) / wall if wall else 0.0
     return Overhead(
         span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share
     )
