@@ -17,6 +17,8 @@
 #define FIRST_PAIRS 4096
 #define KEPT_PAIRS 65536
 #define FULL_PAIRS 32768 /* a log so full takes no new spans: they are only counted until it is emptied */
+#define COUNTER_BASE (1 << 24) /* as in hotloop.spans: codes from here on are counters */
+#define LOOK_BACK 6            /* counters after the last span in which an amount is looked for, to be added to */
 #define MAX_DEPTH 60
 #define MAX_CLOCKS 256
 
@@ -369,7 +371,17 @@ note(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n)
     int64_t code = PyLong_AsLongLong(args[0]), amount = PyLong_AsLongLong(args[1]);
     if ((code == -1 || amount == -1) && PyErr_Occurred())
         return NULL;
-    if (append(own_log(), code, amount) < 0)
+    Log *log = own_log();
+    /* What is counted again before the next span begins or ends is added to what is there. */
+    for (Py_ssize_t i = log ? log->used - 1 : -1, last = i - LOOK_BACK; code >= COUNTER_BASE && i >= 0 && i > last; i--) {
+        if (log->pairs[i].code < COUNTER_BASE)
+            break;
+        if (log->pairs[i].code == code) {
+            log->pairs[i].value += amount;
+            Py_RETURN_NONE;
+        }
+    }
+    if (append(log, code, amount) < 0)
         return NULL;
     Py_RETURN_NONE;
 }

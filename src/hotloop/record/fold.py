@@ -2,8 +2,8 @@
 
 A segment is a stretch of time between two folds. It is closed in time: spans still open at its end are cut there
 and go on in the next one, so the self times of a segment add up exactly to its length. `calls`, shortest, longest
-and the histogram know whole calls only, when they end. The work itself is done in C, without the interpreter's
-lock (`_fold.c`), or by its numpy twin (`fold_twin`).
+and the histogram know whole calls only, when they end. The work itself is done in C (`_fold.c`),
+or by its numpy twin (`fold_twin`).
 """
 
 from __future__ import annotations

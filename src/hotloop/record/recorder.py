@@ -37,6 +37,8 @@ EAGER_NS = 10 * SECOND_NS
 QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 8_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
+RAW_AT = 50_000
+"""Single calls that are written before the window is over."""
 CROWDED = 12_500
 """Events waiting in the threads' logs above which spans are thinned at once."""
 WINDOWS_BEFORE_DOUBLING = 600
@@ -55,11 +57,9 @@ class Recorder:
         self._live: dict[int, Account] = {}
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self._busy = threading.Lock()
-        self._stopping = False
-        self._ident = 0
+        self._stopping, self._ident = False, 0
         self._thread: threading.Thread | None = None
-        self._seen_logs = 0
-        self._codes = codes_of([])
+        self._seen_logs, self._codes = 0, codes_of([])
         self._warnings: list[str] = []
 
     def start(self) -> None:
@@ -80,7 +80,6 @@ class Recorder:
         self._timed: Counter[int] = Counter()
         self._counted: Counter[int] = Counter()
         self._counter_events = 0
-        self._raw: list[tuple[int, Ints, Ints, Ints]] = []
         self._cuts: list[tuple[int, bool]] = []
         self._vitals = Vitals()
         self._process_marks = self._marks()
@@ -277,7 +276,10 @@ class Recorder:
     def _fold_part(self, account: Account, events: Ints, at: int, dark: bool) -> None:
         done = account.fold(events, at, self._codes, dark)
         if self._keeps_raw() and len(done.done_node):
-            self._raw.append((account.index, done.done_node, done.done_start, done.done_end))
+            self._writer.keep_raw(account.index, done)
+            if self._writer.raw_waiting > RAW_AT:
+                self._write_names()
+                self._writer.raw()
 
     def _cut_at_first_step(self, account: Account, events: Ints, dark: bool) -> Ints:
         """End a window where the first environment step begins: what comes before is start-up."""
@@ -346,7 +348,8 @@ class Recorder:
         self._tally()
         # What was drained after this moment is folded later, and counts.
         self._timed = sum((calls_begun(part) for a in self.accounts for part in a.pending), Counter())
-        self._counted, self._counter_events, self._raw = Counter(), 0, []
+        self._counted, self._counter_events = Counter(), 0
+        self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
             self._armed = True
@@ -356,8 +359,7 @@ class Recorder:
     def _end_window(self, at: int) -> None:
         self._write_names()
         self._write_window(at, self._writer.append)
-        self._writer.raw(self._raw)
-        self._raw.clear()
+        self._writer.raw()
         self._writer.drop_tails()
         for account in self.accounts:
             account.reset_window()

@@ -11,7 +11,7 @@ import numpy as np
 
 from hotloop import spans
 from hotloop.record.account import Account
-from hotloop.record.fold import Ints
+from hotloop.record.fold import Folded, Ints
 from hotloop.record.naming import node_entries
 from hotloop.trace.store import ProcessFiles, write_json
 
@@ -28,6 +28,8 @@ class Writer:
         self._spans_named = 0
         self._counters_named = 0
         self._has_tails = False
+        self._raw: list[tuple[int, Ints, Ints, Ints]] = []
+        self.raw_waiting = 0
 
     def tail(self, table: str, columns: dict[str, Any]) -> None:
         """Write the rows of the window that is not complete, in place of its last ones."""
@@ -39,6 +41,8 @@ class Writer:
         for table in WINDOWED if self._has_tails else ():
             self.files.drop(f"{table}.tail.arrow")
         self._has_tails = False
+        self._raw: list[tuple[int, Ints, Ints, Ints]] = []
+        self.raw_waiting = 0
 
     def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
         """Write down what numbers stand for, as far as that is new."""
@@ -59,11 +63,22 @@ class Writer:
             account.named = len(account.tree.keys)
         self.files.add_names(entries + fresh)
 
-    def raw(self, calls: list[tuple[int, Ints, Ints, Ints]]) -> None:
-        """Append single calls: thread, nodes, begins, ends."""
-        for index, node, start, end in calls:
+    def keep_raw(self, thread: int, done: Folded) -> None:
+        """Keep the single calls of a fold until `raw()` writes them."""
+        self._raw.append((thread, done.done_node, done.done_start, done.done_end))
+        self.raw_waiting += len(done.done_node)
+
+    def raw(self) -> None:
+        """Append the single calls that were kept. Names come first."""
+        for index, node, start, end in self._raw:
             thread = np.full(len(node), index)
             self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
+        self.drop_raw()
+
+    def drop_raw(self) -> None:
+        """Forget them."""
+        self._raw.clear()
+        self.raw_waiting = 0
 
     def totals(self, accounts: list[Account]) -> None:
         """Replace the totals of all nodes."""
