@@ -129,6 +129,10 @@ PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: learns best per minute"),
     "faithful": (FAITHFUL, "the study's plain DQN, 8 updates a vector step"),
     "original": (replace(FAITHFUL, updates_per_step=64), "the study's first schedule, 64 updates a vector step"),
+    "careful": (
+        replace(FAITHFUL, double=True, n_step=3, lr=3e-4, updates_per_step=64),
+        "most out of few episodes: double, 3-step, a third of the learning rate, 64 updates a vector step",
+    ),
     "rainbow": (
         replace(FAITHFUL, double=True, dueling=True, noisy=True, prioritised=True, n_step=3, categorical=True),
         "double, dueling, noisy, prioritised, 3-step and categorical together",
