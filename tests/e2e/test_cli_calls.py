@@ -114,6 +114,16 @@ def test_a_foreign_or_newer_run_is_refused(tmp_path):
     assert "cannot be read" in call("explain", broken, cwd=tmp_path, expect=2).stderr
 
 
+def test_a_report_stands_for_its_run(tmp_path):
+    run = make_run(tmp_path / "runs", "a")
+    (tmp_path / "report.json").write_text(json.dumps({"run": str(run)}))
+    (tmp_path / "gone.json").write_text(json.dumps({"run": "runs/gone"}))
+    (tmp_path / "other.json").write_text("[]")
+    assert "holds no measurement" in call("explain", "report.json", cwd=tmp_path, expect=2).stderr
+    assert "is not there any more" in call("explain", "gone.json", cwd=tmp_path, expect=2).stderr
+    assert "is no report of hotloop" in call("explain", "other.json", cwd=tmp_path, expect=2).stderr
+
+
 def test_ls_tells_name_state_and_size(tmp_path):
     root = tmp_path / "runs"
     make_run(root, "old-one")

@@ -130,8 +130,8 @@ PRESETS: dict[str, tuple[Config, str]] = {
     "faithful": (FAITHFUL, "the study's plain DQN, 8 updates a vector step"),
     "original": (replace(FAITHFUL, updates_per_step=64), "the study's first schedule, 64 updates a vector step"),
     "careful": (
-        replace(FAITHFUL, double=True, n_step=3, lr=3e-4, updates_per_step=64),
-        "most out of few episodes: double, 3-step, a third of the learning rate, 64 updates a vector step",
+        replace(FAITHFUL, double=True, n_step=3, lr=3e-4, updates_per_step=64, epsilon_end=0.001),
+        "most out of few episodes: double, 3-step, lr 3e-4, 64 updates a vector step, ε down to .001",
     ),
     "rainbow": (
         replace(FAITHFUL, double=True, dueling=True, noisy=True, prioritised=True, n_step=3, categorical=True),

@@ -37,7 +37,7 @@ class Config:
     """Games played side by side."""
     board: int = 10
     """Cells along a side."""
-    features: snake.Features = "flood"
+    features: snake.Features = "enhanced"
     """What the agent sees: 10, 13, 18 or 23 numbers, or the board itself."""
     actions: snake.Actions = "relative"
     """Three turns relative to the head, or four directions."""
@@ -46,7 +46,7 @@ class Config:
     tail_free: bool = False
     """May the head enter the cell that the tail is about to leave?"""
     reward_food: float = 10.0
-    reward_death: float = -10.0
+    reward_death: float = -100.0
     reward_step: float = -0.01
     reward_shaping: float = 0.5
     """Times the change of distance to the food, over the board's side."""
@@ -55,14 +55,14 @@ class Config:
     """mlp for numbers, cnn for --features grid."""
     hidden: tuple[int, ...] = (128, 128)
     """Units of the hidden layers."""
-    rollout: int = 32
+    rollout: int = 64
     """Steps in each game between updates."""
     epochs: int = 4
     """Passes over a rollout."""
     minibatch: int = 256
     """Steps of one update."""
-    gamma: float = 0.99
-    gae_lambda: float = 0.95
+    gamma: float = 0.998
+    gae_lambda: float = 0.97
     policy_lr: float = 3e-4
     value_lr: float = 1e-3
     clip: float = 0.2
@@ -99,7 +99,7 @@ class Config:
         return self.epochs * self.envs * self.rollout // self.minibatch
 
 
-FAITHFUL = Config(rollout=8, epochs=10, minibatch=64)
+FAITHFUL = Config(features="flood", reward_death=-10.0, rollout=8, epochs=10, minibatch=64, gamma=0.99, gae_lambda=0.95)
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: learns best per minute"),
     "faithful": (FAITHFUL, "the study's: 8 steps of 256 games, 10 epochs, minibatches of 64"),

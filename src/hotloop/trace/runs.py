@@ -125,14 +125,27 @@ def newest(root: Path = DEFAULT_ROOT) -> Path:
 
 
 def find(name: str | None, root: Path = DEFAULT_ROOT) -> Path:
-    """Return the run that a user means: a directory, a name below `root`, or if None the newest."""
+    """Return the run that a user means: a directory, a report on one, a name below `root`, or if None the newest."""
     if name is None:
         return newest(root)
     path = Path(name)
+    if path.is_file():
+        path = _reported(path)
     if not path.exists() and (root / name).exists():
         return root / name
     read_manifest(path)
     return path
+
+
+def _reported(file: Path) -> Path:
+    """Return the run that a JSON report (`--profile-report`, `explain --detailed`) was made from."""
+    try:
+        run = json.loads(file.read_text(encoding="utf-8"))["run"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise RunUnreadable(f"{file} is no report of hotloop: give a run directory, see `hotloop ls`") from None
+    if not Path(run).is_dir():
+        raise RunNotFound(f"{file} reports on {run}, which is not there any more: give a run directory")
+    return Path(run)
 
 
 def remove(run: RunInfo) -> list[Path]:
