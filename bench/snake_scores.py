@@ -104,7 +104,10 @@ def draw(runs: list[dict[str, Any]], path: Path) -> None:
             if each["setting"] == setting.name and each["curve"]:
                 panel.plot(*zip(*each["curve"], strict=True), color="#2a6f97", alpha=0.7, linewidth=1.2)
         panel.axhline(setting.study, color="#c1121f", linestyle="--", linewidth=1)
-        panel.text(30, setting.study + 0.6, f"the study: {setting.study}", color="#c1121f", fontsize=8)
+        panel.annotate(
+            f"the study: {setting.study}", (0.97, setting.study - 2.2), ("axes fraction", "data"),
+            color="#c1121f", fontsize=8, ha="right",
+        )  # fmt: skip
         panel.set_title(setting.name, fontsize=10)
         panel.set_xlabel("episodes")
         panel.grid(alpha=0.2)

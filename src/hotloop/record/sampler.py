@@ -16,7 +16,7 @@ import hotloop
 
 MAX_DEPTH = 60
 MAX_STACKS = 20_000
-MAX_KEYS = 2_000
+MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 _LIBRARIES = tuple(
     os.path.join(os.path.abspath(path), "")
