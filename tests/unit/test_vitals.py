@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import mmap
 import threading
 
 import pytest
@@ -10,6 +11,14 @@ import pytest
 from hotloop import spans
 from hotloop.record.account import Account
 from hotloop.record.vitals import Vitals
+
+
+def new_pages(size: int) -> mmap.mmap:
+    """Memory that nothing has touched before (a bytearray may be given pages that were freed), each page touched."""
+    pages = mmap.mmap(-1, size)
+    for at in range(0, size, mmap.PAGESIZE):
+        pages[at] = 1
+    return pages
 
 
 @pytest.fixture
@@ -70,18 +79,18 @@ def test_after_closing_the_collector_is_left_alone():
 
 def test_growth_of_memory_is_noted(vitals, account):
     vitals.read_memory(1, account)
-    held = bytearray(64 << 20)
-    held[::4096] = b"\1" * len(held[::4096])
+    held = new_pages(64 << 20)
     vitals.read_memory(2, account)
     grown = account.rises[1][1]
     assert grown > 32 << 20
     assert account.rises[1][2] == account.rises[0][2] + grown
+    held.close()
 
 
 def test_page_faults_and_cpu_time_only_rise(vitals):
     before = vitals.totals()
-    held = bytearray(16 << 20)
-    held[::4096] = b"\1" * len(held[::4096])
+    held = new_pages(16 << 20)
     after = vitals.totals()
     assert after["minor_faults"] > before["minor_faults"]
     assert after["cpu_ns"] > before["cpu_ns"]
+    held.close()
