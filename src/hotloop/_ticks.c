@@ -544,6 +544,8 @@ watch(PyObject *Py_UNUSED(module), PyObject *args)
         int64_t target = next < until ? next : until;
         Py_BEGIN_ALLOW_THREADS
         sleep_until(target);
+        while (held && !woken && machine_ns() < until) /* so that who holds us does not feel us */
+            sleep_until(until < machine_ns() + SLICE_NS ? until : machine_ns() + SLICE_NS);
         Py_END_ALLOW_THREADS
         if (woken || target != next || !tick || held)
             next = target == next && tick ? machine_ns() + tick : next;

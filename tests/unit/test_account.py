@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from tests.scripted import START_NS, Run, scripted_run
 
 from hotloop import spans
+from hotloop.record import account
 from hotloop.record.account import Account
 from hotloop.spans import Phase, hook_span
 from hotloop.trace import summary
@@ -179,3 +181,23 @@ def test_an_account_keeps_the_place_of_stacks_and_of_memory():
     assert [key for key in account.samples if key[1] == 1] != []
     assert account.sightings == [(199, 3, 10, 10)], "what is later waits for its fold"
     assert account.grown[place] == (4000, 9000, 0)
+
+
+@pytest.mark.parametrize("accelerated", [True, False])
+def test_begins_and_counters_are_counted(monkeypatch, accelerated):
+    if not accelerated:
+        monkeypatch.setattr(account, "begun", None)
+    elif account.begun is None:
+        pytest.skip("the accelerator is not built")
+    base = spans.COUNTER_BASE
+    events = np.array([[3, 10], [5, 11], [base + 1, 7], [-5, 12], [-3, 13], [3, 14], [base, 1]], np.int64)
+    assert account.calls_begun(events) == ({3: 2, 5: 1}, 2)
+    assert account.calls_begun(events[:0]) == ({}, 0)
+
+
+def test_what_comes_after_a_fold_waits_for_the_next():
+    thread = Account(0, 1, "main", 0)
+    thread.pending = [np.array([[3, 10], [-3, 20]], np.int64), np.array([[3, 30], [-3, 40]], np.int64)]
+    assert thread.take_pending(25)[:, 1].tolist() == [10, 20]
+    assert (thread.take_pending(40)[:, 1].tolist(), thread.pending_events) == ([30, 40], 0)
+    assert len(thread.take_pending(50)) == 0

@@ -32,6 +32,7 @@ if ticks.ACCELERATED:
 @pytest.fixture(params=KINDS)
 def kind(request):
     chosen = KINDS[request.param]
+    chosen.watch(0, 0, 0, {}, None, [])  # A recorder that has ended may have left a wake behind.
     chosen.use_clock(itertools.count(100).__next__)
     yield chosen
     chosen.use_clock(None)

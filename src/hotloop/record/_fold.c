@@ -532,6 +532,40 @@ add_calls(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* Count the begins of spans by code, and the counters' events: what the numpy twin does in six passes. */
+static PyObject *
+begun(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    Py_buffer events;
+    long long counter_base, most = 0, counters = 0;
+    if (!PyArg_ParseTuple(args, "y*L", &events, &counter_base))
+        return NULL;
+    const int64_t *rows = events.buf;
+    Py_ssize_t n = events.len / (Py_ssize_t)(2 * sizeof(int64_t));
+    for (Py_ssize_t i = 0; i < n; i++) {
+        if (rows[2 * i] >= counter_base)
+            counters++;
+        else if (rows[2 * i] > most)
+            most = rows[2 * i];
+    }
+    int64_t *counts = calloc(most + 1, sizeof(int64_t));
+    PyObject *found = counts ? PyDict_New() : PyErr_NoMemory();
+    for (Py_ssize_t i = 0; found != NULL && i < n; i++)
+        if (rows[2 * i] > 0 && rows[2 * i] < counter_base)
+            counts[rows[2 * i]]++;
+    for (long long code = 1; found != NULL && code <= most; code++) {
+        if (counts[code] == 0)
+            continue;
+        PyObject *key = PyLong_FromLongLong(code), *value = PyLong_FromLongLong(counts[code]);
+        if (key == NULL || value == NULL || PyDict_SetItem(found, key, value) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(key), Py_XDECREF(value);
+    }
+    free(counts);
+    PyBuffer_Release(&events);
+    return found ? Py_BuildValue("NL", found, counters) : NULL;
+}
+
 static PyMethodDef places_methods[] = {
     {"fold", (PyCFunction)places_fold, METH_VARARGS,
      "Fold one segment: return its sums, calls, counters, moments, what is open and new nodes; or only the new\n"
@@ -546,6 +580,7 @@ static PyType_Slot places_slots[] = {
 static PyType_Spec places_spec = {"hotloop.record._fold.Places", sizeof(Places), 0, Py_TPFLAGS_DEFAULT, places_slots};
 static PyMethodDef methods[] = {
     {"add_calls", add_calls, METH_VARARGS, "Add calls to the number, shortest, longest and histogram of their nodes."},
+    {"begun", begun, METH_VARARGS, "Count the begins of spans, by code, and the events of counters."},
     {NULL},
 };
 static struct PyModuleDef definition = {

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.record.fold import Folded, Ints, fold
-from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree, add_calls
+from hotloop.record.tree import ROOT, Codes, OpenSpan, Tree, add_calls, begun
 from hotloop.spans import COUNTER_BASE
 from hotloop.ticks import Log
 from hotloop.trace.histogram import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_OCTAVE, bucket_of
@@ -60,7 +60,11 @@ class Account:
 
     def take_pending(self, until_ns: int) -> Ints:
         """Return the drained events up to a moment as `[n, 2]`. Later ones wait, for they belong to the next fold."""
-        events = np.concatenate([*self.pending, NOTHING])
+        events = self.pending[0] if len(self.pending) == 1 else np.concatenate([*self.pending, NOTHING])
+        if len(events) and events[-1, 0] < COUNTER_BASE and events[-1, 1] <= until_ns:
+            # Nothing is late where the last is not.
+            self.pending, self.pending_events = [], 0
+            return events
         late = np.flatnonzero((events[:, 0] < COUNTER_BASE) & (events[:, 1] > until_ns))
         cut = int(late[0]) if len(late) else len(events)
         self.pending, self.pending_events = [events[cut:]], len(events) - cut
@@ -183,11 +187,14 @@ def _padded(values: Ints, missing: int) -> Ints:
     return np.append(values, np.zeros(missing, np.int64))
 
 
-def calls_begun(events: Ints) -> Counter[int]:
-    """Count the begins of spans among events, by code."""
+def calls_begun(events: Ints) -> tuple[Counter[int], int]:
+    """Count the begins of spans among events, by code, and the events that are counters'."""
+    if begun is not None:
+        counts, counters = begun(events, COUNTER_BASE)
+        return Counter(counts), counters
     code = events[:, 0]
-    counts = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
-    return Counter({int(each): int(counts[each]) for each in np.flatnonzero(counts)})
+    found = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
+    return Counter({int(each): int(found[each]) for each in np.flatnonzero(found)}), int((code >= COUNTER_BASE).sum())
 
 
 def mean_durations(accounts: list[Account]) -> dict[int, float]:

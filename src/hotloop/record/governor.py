@@ -21,7 +21,7 @@ from hotloop.spans import Span
 
 BLOCK_NS = 200_000_000
 LONGEST_BLOCK_NS = 4 * BLOCK_NS
-SLOWEST_NS = 20_000_000
+SLOWEST_NS = 40_000_000
 """The stacks are looked at no less often than this."""
 LONG_NS = 20_000_000
 """Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""

@@ -207,8 +207,8 @@ class Recorder:
         for account in self.accounts:
             events = account.drain()
             if len(events):
-                self._counter_events += int((events[:, 0] >= COUNTER_BASE).sum())
-                began.update(calls_begun(events))
+                calls, counters = calls_begun(events)
+                began, self._counter_events = began + calls, self._counter_events + counters
         self._timed += began
         self._rates += began
         return began
@@ -307,7 +307,8 @@ class Recorder:
             self._vitals.read_tallies(at, self.main)
         self._fold(at, self._governor.dark)
         self._vitals.read_device()
-        self._learn(at)
+        if at - self.loop_start_ns < EAGER_NS or at - self._learned_at >= TOTALS_EVERY_NS:
+            self._learn(at)
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
         if at - self.start_ns >= EAGER_NS:
             self._pace.adapt((cpu - self._background_ns) / max(at - self._second_start, 1))
@@ -333,9 +334,8 @@ class Recorder:
         """Tell the governor how often spans are called, how long they take, and from where."""
         elapsed = max(at - self._learned_at, 1)
         rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
-        self._governor.learn(
-            rates, mean_durations(self.accounts), {pair for each in self.accounts for pair in each.tree.pairs()}
-        )
+        pairs = {pair for each in self.accounts for pair in each.tree.pairs()}
+        self._governor.learn(rates, mean_durations(self.accounts), pairs)
         self._rates = Counter()
         self._learned_at = at
 
@@ -347,7 +347,7 @@ class Recorder:
             account.reset()
         self._tally()
         # What was drained after this moment is folded later, and counts.
-        self._timed = sum((calls_begun(part) for a in self.accounts for part in a.pending), Counter())
+        self._timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
         self._counted, self._counter_events = Counter(), 0
         self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS

@@ -12,9 +12,9 @@ from hotloop import ticks
 from hotloop.spans import MAX_NAMES, Phase, Span
 
 if ticks.ACCELERATED:
-    from hotloop.record._fold import Places, add_calls  # pyright: ignore[reportMissingImports]
+    from hotloop.record._fold import Places, add_calls, begun  # pyright: ignore[reportMissingImports]
 else:
-    Places = add_calls = None
+    Places = add_calls = begun = None
 
 MAX_NODES = 5000
 """A call tree with more paths than this is a mistake; what is beyond it is folded into the root."""

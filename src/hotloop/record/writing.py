@@ -88,7 +88,7 @@ class Writer:
 
     def state(self, content: dict[str, Any]) -> None:
         """Replace the state."""
-        write_json(self.files.folder / "state.json", content)
+        write_json(self.files.folder / "state.json", content, indent=None)
 
 
 def write_window(

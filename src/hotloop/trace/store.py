@@ -76,7 +76,7 @@ class ProcessFiles:
         if not batch.num_rows:
             return
         if table not in self._streams:
-            file = open(self.folder / f"{table}.arrows", "ab", buffering=0)  # noqa: SIM115
+            file = pa.OSFile(str(self.folder / f"{table}.arrows"), "ab")
             self._files[table] = file
             options = self._small if table == "raw" else self._quick
             self._streams[table] = pa.ipc.new_stream(file, SCHEMAS[table], options=options)
@@ -120,10 +120,11 @@ def _batch(table: str, columns: Columns) -> pa.RecordBatch:
     return pa.record_batch([pa.array(columns[each.name], type=each.type) for each in schema], schema=schema)
 
 
-def write_json(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
-    temporary = path.with_name(path.name + ".part")
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
+def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
+    """Write a JSON file whole or not at all. Without indent it is several times faster."""
+    temporary = f"{path}.part"
+    with open(temporary, "wb", buffering=0) as file:
+        file.write(json.dumps(content, indent=indent).encode())
     os.replace(temporary, path)
 
 
