@@ -1,7 +1,7 @@
 """Builds the accelerators of the recorder (the C files in `src`) when the package is installed, where that can be done.
 
 They are never needed: without a compiler, on another system or on another interpreter, their Python twins do the
-same, and the wheel is a pure one. It is all or nothing: both C files or none.
+same, and the wheel is a pure one. It is all or nothing: every C file or none.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("_ticks.c", "record/_fold.c")
+SOURCES = ("_ticks.c", "record/_fold.c", "record/_calls.c")
 
 
 class AcceleratorHook(BuildHookInterface):

@@ -1,4 +1,4 @@
-"""Read a run directory's streams directly, without hotloop: with pandas if it is there, else with pyarrow.
+"""Read a run with pandas: its streams as they lie on the disk, without hotloop. Without pandas, with pyarrow alone.
 
 python examples/read_trace.py runs/<run>
 """
@@ -9,21 +9,48 @@ from pathlib import Path
 
 import pyarrow as pa
 
+try:
+    import pandas as pd
+except ImportError:
+    pd = None
+
 
 def read(path):
     with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
         return reader.read_all()
 
 
+def read_nodes(folder):
+    """What the numbers of nodes stand for: a row a node of each thread's call tree."""
+    lines = map(json.loads, (folder / "names.jsonl").read_text().splitlines())
+    nodes = [line for line in lines if line["is"] == "node"]
+    return [{"thread": n["thread"], "node": n["id"], "name": name_of(n)} for n in nodes]
+
+
+def name_of(node):
+    """A span has a name; time between two spans is named after them; the root is the thread itself."""
+    if node["kind"] == "gap":
+        return "({} → {})".format(*(side["name"] if side else "·" for side in (node["before"], node["after"])))
+    return node.get("name") or "(thread)"
+
+
+def by_span(folder):
+    """Self time and calls by span, most time first: as a pandas frame, or as an Arrow table."""
+    windows = read(folder / "windows.arrows")
+    if pd is not None:
+        frame = windows.to_pandas().merge(pd.DataFrame(read_nodes(folder)), on=["thread", "node"])
+        return frame.groupby("name")[["self_ns", "calls"]].sum().sort_values("self_ns", ascending=False)
+    nodes = pa.Table.from_pylist(read_nodes(folder))
+    nodes = nodes.cast(pa.schema([("thread", pa.int16()), ("node", pa.int32()), ("name", pa.string())]))
+    joined = windows.join(nodes, ["thread", "node"])
+    sums = joined.group_by("name").aggregate([("self_ns", "sum"), ("calls", "sum")])
+    return sums.sort_by([("self_ns_sum", "descending")])
+
+
 if __name__ == "__main__":
     for process in sorted(Path(sys.argv[1]).glob("*/process.json")):
-        folder = process.parent
-        lines = (folder / "names.jsonl").read_text().splitlines()
-        names = {(e["thread"], e["id"]): e for e in map(json.loads, lines) if e["is"] == "node"}
-        windows = read(folder / "windows.arrows")
-        total = windows.group_by(["thread", "node"]).aggregate([("self_ns", "sum"), ("calls", "sum")])
-        rows = sorted(total.to_pylist(), key=lambda row: -row["self_ns_sum"])
-        print(folder.name)
-        for row in rows[:8]:
-            node = names[row["thread"], row["node"]]
-            print(f"  {node.get('name', node['kind']):30} {row['self_ns_sum'] / 1e9:8.3f} s  {row['calls_sum']} calls")
+        print(process.parent.name)
+        table = by_span(process.parent)
+        rows = table.itertuples() if pd is not None else zip(*table.to_pydict().values(), strict=True)
+        for name, self_ns, calls in list(rows)[:8]:
+            print(f"  {name[:40]:40} {self_ns / 1e9:8.3f} s  {calls} calls")

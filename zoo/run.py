@@ -39,6 +39,10 @@ class Case:
     file: str
     lines: tuple[int, ...]
     """First and last line to blame."""
+    steps: int = 0
+    """Where the speed drifts: the same steps, from the first, are recorded and measured. Else a steady stretch is."""
+    informs: bool = False
+    """Whether the planted fault costs no time: it must be among the findings, and there is no gain to measure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,9 @@ def read_cases(names: list[str]) -> list[Case]:
     cases = []
     for name in names or found:
         truth = tomllib.loads(found[name].read_text(encoding="utf-8"))
-        cases.append(Case(name, found[name].parent, truth["rule"], truth["file"], tuple(truth["lines"])))
+        where = truth["file"], tuple(truth["lines"])
+        kind = truth.get("steps", 0), truth.get("informs", False)
+        cases.append(Case(name, found[name].parent, truth["rule"], *where, *kind))
     return cases
 
 
@@ -84,6 +90,10 @@ def study(case: Case, quick: bool) -> Result:
     alarms = explain(case, "fixed.py")
     first = findings[0] if findings else {}
     planted = next((each for each in findings if each["rule"] == case.rule), None)
+    if case.informs:
+        told = planted is not None and blames(case, planted)
+        found = case.rule if planted else first.get("rule", "")
+        return Result(case.name, case.rule, found, told, told, _rules(alarms), None, None, None, None, None)
     measured = None if quick else measure_gain(case)
     gains = [planted[name] if planted else None for name in ("gain", "gain_low", "gain_high")]
     error = abs(gains[0] / measured - 1) if gains[0] and measured else None
@@ -109,7 +119,8 @@ def explain(case: Case, script: str) -> list[dict[str, Any]]:
     say(f"{case.name}: recording {script}")
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        execute([HOTLOOP, "run", "--after", AFTER, "--out", run, case.folder / script, "--seconds", str(RECORD_S)])
+        skip = [] if case.steps else ["--after", AFTER]
+        execute([HOTLOOP, "run", *skip, "--out", run, case.folder / script, *_length(case, RECORD_S)])
         return json.loads(execute([HOTLOOP, "explain", run, "--json"]))["findings"]
 
 
@@ -124,9 +135,13 @@ def measure_gain(case: Case) -> float:
     for turn in range(TURNS):
         for script, seen in rates.items():
             say(f"{case.name}: timing {script}, {turn + 1} of {TURNS}")
-            output = execute([sys.executable, case.folder / script, "--seconds", str(MEASURE_S)])
+            output = execute([sys.executable, case.folder / script, *_length(case, MEASURE_S)])
             seen.append(json.loads(output.strip().splitlines()[-1])["env_steps_per_s"])
     return statistics.median(rates["fixed.py"]) / statistics.median(rates["slow.py"])
+
+
+def _length(case: Case, seconds: float) -> list[str]:
+    return ["--steps", str(case.steps)] if case.steps else ["--seconds", str(seconds)]
 
 
 class CaseFailed(Exception):

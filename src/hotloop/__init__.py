@@ -42,6 +42,16 @@ def __getattr__(name: str) -> Any:
         return importlib.metadata.version("hotloop")
     if name in _LATER:
         found = getattr(importlib.import_module(_LATER[name]), name)
+        if name in ("Trace", "load"):
+            _show_traces()
         globals()[name] = found
         return found
     raise AttributeError(f"module 'hotloop' has no attribute {name!r}")
+
+
+def _show_traces() -> None:
+    """Tell traces how to show themselves in a notebook: their own package must not know of reports."""
+    import importlib
+
+    display = importlib.import_module("hotloop.trace.display")
+    display.show_with(lambda trace: importlib.import_module("hotloop.report.notebook").as_html(trace))

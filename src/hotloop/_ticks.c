@@ -205,6 +205,22 @@ static PyType_Spec log_spec = {
     "hotloop._ticks.Log", sizeof(Log), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, log_slots,
 };
 
+/* What is counted again before the next span begins or ends is added to what is there. */
+static int
+add(int64_t code, int64_t amount)
+{
+    Log *log = own_log();
+    for (Py_ssize_t i = log ? log->used - 1 : -1, last = i - LOOK_BACK; code >= COUNTER_BASE && i >= 0 && i > last; i--) {
+        if (log->pairs[i].code < COUNTER_BASE)
+            break;
+        if (log->pairs[i].code == code) {
+            log->pairs[i].value += amount;
+            return 0;
+        }
+    }
+    return append(log, code, amount);
+}
+
 /* ---- a span ---------------------------------------------------------------------------------------------- */
 
 static PyObject *
@@ -359,6 +375,245 @@ static PyType_Slot tally_slots[] = {
 };
 static PyType_Spec tally_spec = {"hotloop._ticks.Tally", sizeof(Tally), 0, Py_TPFLAGS_DEFAULT, tally_slots};
 
+/* ---- pauses of the garbage collector --------------------------------------------------------------------- */
+
+/* In C, because a Ctrl-C that arrives while Python code runs in a collector's callback is lost. */
+typedef struct {
+    PyObject_HEAD
+    int64_t count, ns, since;
+} Pauses;
+
+static PyObject *
+pauses_call(Pauses *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    PyObject *phase, *info;
+    if (!PyArg_ParseTuple(args, "UO", &phase, &info))
+        return NULL;
+    if (PyUnicode_CompareWithASCIIString(phase, "start") == 0)
+        self->since = machine_ns();
+    else if (self->since) {
+        self->count++;
+        self->ns += machine_ns() - self->since;
+        self->since = 0;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMemberDef pauses_members[] = {
+    {"count", T_LONGLONG, offsetof(Pauses, count), READONLY, "How many there were."},
+    {"ns", T_LONGLONG, offsetof(Pauses, ns), READONLY, "How long they took together."},
+    {NULL},
+};
+static PyType_Slot pauses_slots[] = {
+    {Py_tp_doc, "A callback for gc.callbacks that measures the collector's pauses."},
+    {Py_tp_call, pauses_call},
+    {Py_tp_members, pauses_members},
+    {0, NULL},
+};
+static PyType_Spec pauses_spec = {"hotloop._ticks.Pauses", sizeof(Pauses), 0, Py_TPFLAGS_DEFAULT, pauses_slots};
+
+/* ---- a step of an environment ---------------------------------------------------------------------------- */
+
+/* How many steps are open in this thread, and whether the innermost has called no other. */
+static _Thread_local struct {
+    int depth, leaf;
+} steps;
+
+static PyObject *
+open_step(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    steps.leaf = 1;
+    return PyLong_FromLong(steps.depth++);
+}
+
+static PyObject *
+close_step(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    steps.leaf = 0;
+    steps.depth -= steps.depth > 0;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+is_leaf(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    return PyBool_FromLong(steps.leaf);
+}
+
+typedef struct {
+    PyObject_HEAD
+    vectorcallfunc call;
+    PyObject *fn, *spans, *tally, *dict;
+    int64_t episodes, vector_steps, env_steps, frames;
+} Step;
+
+static PyTypeObject *live_class, *counted_class; /* of spans; while there are none, nothing is recorded */
+
+/* What a step was, where that is plain from what it returned: one environment's (obs, reward, bool, bool, info). */
+static int
+plain_tally(Step *self, PyObject *out, int leaf, int outermost)
+{
+    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 5)
+        return 0;
+    PyObject *reward = PyTuple_GET_ITEM(out, 1);
+    PyObject *terminated = PyTuple_GET_ITEM(out, 2), *truncated = PyTuple_GET_ITEM(out, 3);
+    if (!(PyFloat_Check(reward) || PyLong_Check(reward)) || !PyBool_Check(terminated) || !PyBool_Check(truncated))
+        return 0;
+    int ended = terminated == Py_True || truncated == Py_True;
+    if (outermost
+        && ((ended && add(self->episodes, 1) < 0) || add(self->vector_steps, 1) < 0 || add(self->env_steps, 1) < 0))
+        return -1;
+    return leaf && add(self->frames, 1) < 0 ? -1 : 1;
+}
+
+static int
+count_step(Step *self, PyObject *env, PyObject *out, int leaf, int outermost)
+{
+    int done = plain_tally(self, out, leaf, outermost);
+    if (done)
+        return done < 0 ? -1 : 0;
+    PyObject *told = PyObject_CallFunction(self->tally, "OOOO", env, out, leaf ? Py_True : Py_False,
+                                           outermost ? Py_True : Py_False);
+    Py_XDECREF(told);
+    return told == NULL ? -1 : 0;
+}
+
+static PyObject *
+timed_step(Step *self, Core *each, int live, PyObject *const *args, size_t n, PyObject *names)
+{
+    if (live) {
+        PyObject *started = core_start(each, NULL);
+        if (started == NULL)
+            return NULL;
+        Py_DECREF(started);
+    } else
+        each->counted++;
+    int depth = steps.depth++;
+    steps.leaf = 1;
+    PyObject *out = PyObject_Vectorcall(self->fn, args, n, names);
+    if (out != NULL && (steps.leaf || depth == 0) && count_step(self, args[0], out, steps.leaf, depth == 0) < 0)
+        Py_CLEAR(out);
+    steps.depth = depth;
+    steps.leaf = 0;
+    if (live) {
+        PyObject *kind, *error, *trace;
+        PyErr_Fetch(&kind, &error, &trace);
+        PyObject *finished = core_finish(each, NULL, 0);
+        if (finished == NULL)
+            Py_CLEAR(out);
+        Py_XDECREF(finished);
+        if (kind != NULL)
+            PyErr_Restore(kind, error, trace);
+    }
+    return out;
+}
+
+static PyObject *
+step_call(PyObject *callable, PyObject *const *args, size_t n, PyObject *names)
+{
+    Step *self = (Step *)callable;
+    if (PyVectorcall_NARGS(n) < 1)
+        return PyObject_Vectorcall(self->fn, args, n, names);
+    PyObject *cls = (PyObject *)Py_TYPE(args[0]);
+    PyObject *each = PyDict_GetItemWithError(self->spans, cls);
+    if (each != NULL)
+        Py_INCREF(each);
+    else if (PyErr_Occurred() || (each = PyObject_GetItem(self->spans, cls)) == NULL)
+        return NULL;
+    int live = live_class != NULL && each != Py_None && PyType_IsSubtype(Py_TYPE(each), live_class);
+    int counted = !live && counted_class != NULL && Py_IS_TYPE(each, counted_class);
+    PyObject *out = live || counted ? timed_step(self, (Core *)each, live, args, n, names)
+                                    : PyObject_Vectorcall(self->fn, args, n, names);
+    Py_DECREF(each);
+    return out;
+}
+
+static PyObject *
+step_get(PyObject *self, PyObject *owner, PyObject *Py_UNUSED(cls))
+{
+    return owner == NULL || owner == Py_None ? Py_NewRef(self) : PyMethod_New(self, owner);
+}
+
+static PyObject *
+step_new(PyTypeObject *type, PyObject *args, PyObject *Py_UNUSED(kwargs))
+{
+    PyObject *fn, *spans, *tally;
+    long long codes[4];
+    if (!PyArg_ParseTuple(args, "OO!O(LLLL)", &fn, &PyDict_Type, &spans, &tally, codes, codes + 1, codes + 2, codes + 3))
+        return NULL;
+    Step *self = (Step *)type->tp_alloc(type, 0);
+    if (self == NULL)
+        return NULL;
+    self->call = step_call;
+    self->fn = Py_NewRef(fn), self->spans = Py_NewRef(spans), self->tally = Py_NewRef(tally);
+    self->episodes = codes[0], self->vector_steps = codes[1], self->env_steps = codes[2], self->frames = codes[3];
+    return (PyObject *)self;
+}
+
+static int
+step_traverse(Step *self, visitproc visit, void *arg)
+{
+    Py_VISIT(Py_TYPE(self));
+    Py_VISIT(self->fn);
+    Py_VISIT(self->spans);
+    Py_VISIT(self->tally);
+    Py_VISIT(self->dict);
+    return 0;
+}
+
+static int
+step_clear(Step *self)
+{
+    Py_CLEAR(self->fn);
+    Py_CLEAR(self->spans);
+    Py_CLEAR(self->tally);
+    Py_CLEAR(self->dict);
+    return 0;
+}
+
+static void
+step_dealloc(Step *self)
+{
+    PyTypeObject *type = Py_TYPE(self);
+    PyObject_GC_UnTrack(self);
+    step_clear(self);
+    type->tp_free(self);
+    Py_DECREF(type);
+}
+
+static PyMemberDef step_members[] = {
+    {"__vectorcalloffset__", T_PYSSIZET, offsetof(Step, call), READONLY},
+    {"__dictoffset__", T_PYSSIZET, offsetof(Step, dict), READONLY},
+    {NULL},
+};
+static PyGetSetDef step_getset[] = {
+    {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict},
+    {NULL},
+};
+static PyType_Slot step_slots[] = {
+    {Py_tp_doc, "A method in whose place it is, timed and counted as an environment's step."},
+    {Py_tp_new, step_new},           {Py_tp_call, PyVectorcall_Call},
+    {Py_tp_descr_get, step_get},     {Py_tp_traverse, step_traverse},
+    {Py_tp_clear, step_clear},       {Py_tp_dealloc, step_dealloc},
+    {Py_tp_members, step_members},   {Py_tp_getset, step_getset},
+    {0, NULL},
+};
+static PyType_Spec step_spec = {
+    "hotloop._ticks.Step", sizeof(Step), 0,
+    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_METHOD_DESCRIPTOR, step_slots,
+};
+
+static PyObject *
+use_classes(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    PyTypeObject *live, *counted;
+    if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &live, &PyType_Type, &counted))
+        return NULL;
+    Py_XSETREF(live_class, (PyTypeObject *)Py_NewRef(live));
+    Py_XSETREF(counted_class, (PyTypeObject *)Py_NewRef(counted));
+    Py_RETURN_NONE;
+}
+
 /* ---- the module ------------------------------------------------------------------------------------------ */
 
 static PyObject *
@@ -369,19 +624,7 @@ note(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n)
         return NULL;
     }
     int64_t code = PyLong_AsLongLong(args[0]), amount = PyLong_AsLongLong(args[1]);
-    if ((code == -1 || amount == -1) && PyErr_Occurred())
-        return NULL;
-    Log *log = own_log();
-    /* What is counted again before the next span begins or ends is added to what is there. */
-    for (Py_ssize_t i = log ? log->used - 1 : -1, last = i - LOOK_BACK; code >= COUNTER_BASE && i >= 0 && i > last; i--) {
-        if (log->pairs[i].code < COUNTER_BASE)
-            break;
-        if (log->pairs[i].code == code) {
-            log->pairs[i].value += amount;
-            Py_RETURN_NONE;
-        }
-    }
-    if (append(log, code, amount) < 0)
+    if (((code == -1 || amount == -1) && PyErr_Occurred()) || add(code, amount) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -585,6 +828,10 @@ static PyMethodDef methods[] = {
     {"watch", watch, METH_VARARGS, "Look at all threads every tick until a moment; see hotloop.ticks.pure_watch."},
     {"wake", wake, METH_NOARGS, "End the watch that is going on, or the next one."},
     {"hold", hold, METH_O, "Look no more, or again."},
+    {"open_step", open_step, METH_NOARGS, "A step of an environment begins; return how many are open around it."},
+    {"close_step", close_step, METH_NOARGS, "A step of an environment ends."},
+    {"is_leaf", is_leaf, METH_NOARGS, "Say whether the innermost step has called no other."},
+    {"use_classes", use_classes, METH_VARARGS, "Tell which class spans have while they are timed, and only counted."},
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL, "Write a pair into this thread's log."},
     {"listen", listen, METH_NOARGS, "Begin new logs; return the list in which each thread's will appear."},
     {"use_clock", use_clock, METH_O, "Read time from a function, for tests; None for the machine's clock."},
@@ -603,14 +850,18 @@ PyInit__ticks(void)
         return NULL;
     log_type = (PyTypeObject *)PyType_FromSpec(&log_spec);
     tally_type = (PyTypeObject *)PyType_FromSpec(&tally_spec);
-    PyObject *core = PyType_FromSpec(&core_spec);
+    PyObject *core = PyType_FromSpec(&core_spec), *step = PyType_FromSpec(&step_spec);
+    PyObject *pauses = PyType_FromSpec(&pauses_spec);
     logs = PyList_New(0);
-    if (log_type == NULL || core == NULL || logs == NULL || tally_type == NULL
+    if (log_type == NULL || core == NULL || step == NULL || PyModule_AddObjectRef(module, "Step", step) < 0 || pauses == NULL
+        || PyModule_AddObjectRef(module, "Pauses", pauses) < 0 || logs == NULL || tally_type == NULL
         || PyModule_AddObjectRef(module, "Tally", (PyObject *)tally_type) < 0 || PyModule_AddObjectRef(module, "Log", (PyObject *)log_type) < 0
         || PyModule_AddObjectRef(module, "Core", core) < 0) {
         Py_DECREF(module);
         return NULL;
     }
     Py_DECREF(core);
+    Py_DECREF(step);
+    Py_DECREF(pauses);
     return module;
 }

@@ -17,3 +17,7 @@ class RunUnreadable(HotloopError):
 
 class ScriptNotFound(HotloopError):
     """The script or module to record is not there."""
+
+
+class DependencyMissing(HotloopError):
+    """An optional library that this needs is not installed."""

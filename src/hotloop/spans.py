@@ -16,6 +16,7 @@ import threading
 import types
 import warnings
 from collections.abc import Callable, Generator
+from enum import IntEnum
 from typing import Any, TypeVar
 
 from hotloop import ticks
@@ -32,6 +33,14 @@ MAX_NAMES = 4096
 """Names are meant to be few and fixed. More than this are recorded under one name, with a warning."""
 
 
+class Hook(IntEnum):
+    """Which wrapper a hook's span is in. Each costs a call something else besides the span."""
+
+    METHOD = 1
+    STEP = 2
+    QUICK_STEP = 3
+
+
 class Span(Core):
     """A named stretch of time: a context manager and a decorator, shared by all who use its name.
 
@@ -40,11 +49,11 @@ class Span(Core):
 
     __slots__ = ("hook", "name", "phase")
 
-    def __init__(self, name: str, phase: Phase | None, code: int, hook: bool = False) -> None:
+    def __init__(self, name: str, phase: Phase | None, code: int, hook: Hook | None = None) -> None:
         super().__init__(code)
         self.name = name
         self.phase = phase
-        self.hook = hook
+        self.hook = 0 if hook is None else int(hook)
 
     __enter__ = Core.idle
     __exit__ = Core.idle
@@ -84,6 +93,7 @@ class _Counted(Span):
     __enter__ = Core.tally
 
 
+ticks.use_classes(_Live, _Counted)
 _tallies: dict[str, Tally] = {}
 _spans: dict[str, Span] = {}
 _by_code: list[Span] = []
@@ -106,12 +116,12 @@ def span(name: str, phase: Phase | None = None) -> Span:
     found = _spans.get(name)
     if found is not None and (phase is None or phase is found.phase):
         return found
-    return _register(name, phase, hook=False)
+    return _register(name, phase, None)
 
 
-def hook_span(name: str, phase: Phase | None = None) -> Span:
+def hook_span(name: str, phase: Phase | None = None, hook: Hook = Hook.METHOD) -> Span:
     """Return a span of a zero-code hook, whose wrapper costs a call more, which the recorder accounts for."""
-    return _register(name, phase, hook=True)
+    return _register(name, phase, hook)
 
 
 def count(name: str, amount: int = 1) -> None:
@@ -137,7 +147,7 @@ def recording() -> bool:
     return _recording
 
 
-def _register(name: str, phase: Phase | None, hook: bool) -> Span:
+def _register(name: str, phase: Phase | None, hook: Hook | None) -> Span:
     with _register_lock:
         same = name not in _spans or phase is None or _spans[name].phase is phase
         key = name if same else f"{name}\0{phase}"
@@ -146,7 +156,7 @@ def _register(name: str, phase: Phase | None, hook: bool) -> Span:
             return found
         if len(_by_code) >= MAX_NAMES:
             return _overflow()
-        told = phase if phase is not None or hook else phase_of(name)
+        told = phase if phase is not None or hook is not None else phase_of(name)
         made = _born(name, told, len(_by_code) + 1, hook)
         _by_code.append(made)
         _spans[key] = made

@@ -7,6 +7,7 @@ belongs to its thread: no lock, no lookup of parents, no object that outlives th
 
 from __future__ import annotations
 
+import _thread
 import itertools
 import os
 import sys
@@ -14,7 +15,7 @@ import threading
 from array import array
 from collections.abc import Callable
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hotloop.clock import cpu_clock_of
 from hotloop.clock import now_ns as _machine_ns
@@ -212,6 +213,57 @@ def pure_hold(on: bool) -> None:
     _held = on
 
 
+class PurePauses:
+    """A callback for gc.callbacks that measures the collector's pauses."""
+
+    def __init__(self) -> None:
+        self.count = self.ns = 0
+        self._since = 0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        """Take note of a collection that begins or ends."""
+        try:
+            if phase == "start":
+                self._since = _machine_ns()
+            elif self._since:
+                self.count += 1
+                self.ns += _machine_ns() - self._since
+                self._since = 0
+        except KeyboardInterrupt:
+            # It would be lost in a callback of the collector: raise it again where the program is.
+            _thread.interrupt_main()
+
+
+class _Steps(threading.local):
+    depth = 0
+    leaf = False
+
+
+_steps = _Steps()
+
+
+def pure_open_step() -> int:
+    """A step of an environment begins; return how many are open around it."""
+    _steps.leaf = True
+    _steps.depth += 1
+    return _steps.depth - 1
+
+
+def pure_close_step() -> None:
+    """A step of an environment ends."""
+    _steps.leaf = False
+    _steps.depth = max(_steps.depth - 1, 0)
+
+
+def pure_is_leaf() -> bool:
+    """Say whether the innermost step has called no other."""
+    return _steps.leaf
+
+
+def pure_use_classes(live: type, counted: type) -> None:
+    """Tell which class spans have while they are timed, and while they are only counted. Only C needs to know."""
+
+
 def key_of(frame: FrameType | None) -> int:
     """A number of a stack: of the code and the instruction of each frame."""
     words: list[int] = []
@@ -232,16 +284,39 @@ if TYPE_CHECKING:
 
     watch, wake, hold = pure_watch, pure_wake, pure_hold
     note, listen, use_clock, stacks = pure_note, pure_listen, pure_use_clock, pure_stacks
+    open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
+    Step: Any = None
+    from hotloop.ticks import PurePauses as Pauses
+
     ACCELERATED = True
 else:
     try:
         if not _accelerated():
             raise ImportError
-        from hotloop._ticks import Core, Log, Tally, hold, listen, note, stacks, use_clock, wake, watch
+        from hotloop._ticks import (
+            Core,
+            Log,
+            Pauses,
+            Step,
+            Tally,
+            close_step,
+            hold,
+            is_leaf,
+            listen,
+            note,
+            open_step,
+            stacks,
+            use_classes,
+            use_clock,
+            wake,
+            watch,
+        )
 
         ACCELERATED = True
     except ImportError:
         Core, Log, Tally = PureCore, PureLog, PureTally
         watch, wake, hold = pure_watch, pure_wake, pure_hold
         note, listen, use_clock, stacks = pure_note, pure_listen, pure_use_clock, pure_stacks
+        open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
+        Step, Pauses = None, PurePauses
         ACCELERATED = False

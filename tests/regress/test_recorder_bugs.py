@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from tests.scripted import START_NS, scripted_run
 
+from hotloop import ticks
 from hotloop.record.options import RecordOptions
 from hotloop.spans import Phase, count, hook_span
 from hotloop.trace import summary
@@ -140,3 +144,29 @@ def test_steps_before_the_asked_begin_do_not_count(tmp_path, monkeypatch, again)
     trace = load(tmp_path)
     assert trace.main.counts["env_steps"] == 30
     assert trace.thread.wall_ns == 300 * MS
+
+
+COLLECTING = """\
+import gc, os, signal, sys, threading, time
+
+collect = gc.collect
+for i in range(20):
+    threading.Timer(0.02, os.kill, (os.getpid(), signal.SIGINT)).start()
+    until = time.monotonic() + 5
+    try:
+        while time.monotonic() < until:
+            collect(0)
+    except KeyboardInterrupt:
+        continue
+    sys.exit(f"Ctrl-C number {i + 1} was lost")
+"""
+
+
+@pytest.mark.skipif(not ticks.ACCELERATED, reason="the Python twin may lose one that comes at a callback's first line")
+def test_ctrl_c_is_not_lost_in_a_garbage_collection(tmp_path):
+    """An interrupt that arrived while the collector's callback ran was printed and forgotten."""
+    script = tmp_path / "collecting.py"
+    script.write_text(COLLECTING, encoding="utf-8")
+    command = [sys.executable, "-m", "hotloop", "run", "--out", str(tmp_path / "run"), str(script)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr

@@ -21,6 +21,7 @@ COMMANDS = {
     "evaluate": "play greedy episodes on held-out seeds",
     "run": "record an unmodified training script",
     "explain": "say where the time goes and what to change",
+    "export": "write a run for Perfetto, speedscope, TensorBoard, or as CSV",
     "ls": "list the runs kept here",
     "prune": "clear old runs",
     "doctor": "check whether this machine is set up for training",

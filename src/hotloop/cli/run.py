@@ -13,6 +13,7 @@ from pathlib import Path
 from hotloop.errors import HotloopError
 
 USAGE = "hotloop run [options] (script.py | -m module) [args ...]"
+LAYERS_EVERY = 20
 EXAMPLES = """\
 Everything from the script on belongs to the script:
   hotloop run train.py --lr 3e-4
@@ -35,7 +36,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--for", dest="seconds", type=_positive, default=0.0, metavar="SECONDS", help="record only this long")
     add("--budget", type=_share, default=0.01, metavar="1%", help="what recording may cost (default 1%%)")
-    add("--modules", type=_depth, default=1, metavar="DEPTH", help="time torch modules this deep (default 1)")
+    add(
+        "--modules",
+        type=_depth,
+        metavar="DEPTH",
+        help="time torch modules this deep (default 1); with this flag by layer, too, forward and backward",
+    )
+    add(
+        "--modules-every",
+        type=_whole,
+        metavar="K",
+        help=f"time layers in one update out of K (default {LAYERS_EVERY})",
+    )
+    add("--functions", type=_whole, default=0, metavar="N", help="trace all function calls of N iterations")
+    add("--ops", type=_whole, default=0, metavar="N", help="trace torch's operators in N iterations")
+    add(
+        "--warmup",
+        type=_depth,
+        metavar="N",
+        help="iterations before --functions and --ops begin (default 100, and the first update)",
+    )
     add(
         "--hz",
         type=_not_negative,
@@ -74,6 +94,9 @@ def run(arguments: argparse.Namespace) -> int:
     from hotloop.record.script import ScriptOptions, run_script
     from hotloop.record.session import default_path
 
+    every = arguments.modules_every or (LAYERS_EVERY if arguments.modules else 0)
+    if arguments.modules == 0 and arguments.modules_every:
+        raise HotloopError("--modules 0 times no layer: leave --modules-every out, or give --modules 1 or more")
     steps, seconds = arguments.after
     out = arguments.out or default_path([target.rpartition(".")[2] if is_module else target])
     options = ScriptOptions(
@@ -81,7 +104,7 @@ def run(arguments: argparse.Namespace) -> int:
         args=tuple(args),
         is_module=is_module,
         out=str(out),
-        modules=arguments.modules,
+        modules=1 if arguments.modules is None else arguments.modules,
         record=RecordOptions(
             budget=arguments.budget,
             hz=arguments.hz,
@@ -89,6 +112,10 @@ def run(arguments: argparse.Namespace) -> int:
             after_s=seconds,
             for_s=arguments.seconds,
             summary_every_s=arguments.summary_every,
+            functions=arguments.functions,
+            ops=arguments.ops,
+            warmup=arguments.warmup,
+            modules_every=every,
         ),
     )
     with printing_every(arguments.summary_every, out):
@@ -129,6 +156,10 @@ def _not_negative(value: str) -> float:
 
 def _depth(value: str) -> int:
     return int(_number(value, "a whole number from 0 on", lambda number: number >= 0 and number % 1 == 0))
+
+
+def _whole(value: str) -> int:
+    return int(_number(value, "a whole number from 1 on", lambda number: number >= 1 and number % 1 == 0))
 
 
 def _share(value: str) -> float:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gymnasium
 
 SNAKE_ID = "hotloop/Snake-v0"
+CARRACING_ID = "hotloop/CarRacing-v0"
 
 
 def register() -> None:
@@ -19,6 +20,13 @@ def register() -> None:
             id=SNAKE_ID,
             entry_point="hotloop.envs.snake.env:SnakeEnv",
             vector_entry_point="hotloop.envs.snake.vector:SnakeVectorEnv",
+        )
+    if CARRACING_ID not in gymnasium.registry:
+        gymnasium.register(
+            id=CARRACING_ID,
+            entry_point="hotloop.envs.carracing.env:CarRacingEnv",
+            vector_entry_point="hotloop.envs.carracing.vector:CarRacingVectorEnv",
+            reward_threshold=900,
         )
 
 

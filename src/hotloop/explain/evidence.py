@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from hotloop.explain.finding import Residual, clamped
 from hotloop.explain.loop import LEARNING, Atom, Loop
+from hotloop.spans import Phase
 from hotloop.trace.model import Frame
 
 Function = tuple[str, str]
@@ -143,6 +144,20 @@ def left_over(atoms: Iterable[Atom], mid_ns: float, low_ns: float, high_ns: floa
 def copy_speed(loop: Loop) -> float:
     """Return the machine's measured copy speed in bytes a second; a modest guess if it was not measured."""
     return float(loop.machine.get("copy_bytes_per_s") or 5e9)
+
+
+def growth(loop: Loop, phase: Phase, counter: str) -> float:
+    """Return the cost of a phase for each count in the last third of the windows, divided by that in the first."""
+    windows = loop.trace.main.windows
+    spent, counted = windows.phase_self_ns.get(phase), windows.counts.get(counter)
+    if spent is None or counted is None:
+        return 1.0
+    spent, counted = spent[windows.in_loop], counted[windows.in_loop]
+    third = len(spent) // 3
+    if not third or not counted[:third].sum() or not counted[-third:].sum() or not spent[:third].sum():
+        return 1.0
+    first = spent[:third].sum() / counted[:third].sum()
+    return float(spent[-third:].sum() / counted[-third:].sum() / first)
 
 
 def percent(share: float) -> str:

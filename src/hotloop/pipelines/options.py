@@ -36,6 +36,12 @@ class Options:
     """Write the recording's findings to this JSON file, too."""
     profile_summary_every: int = 0
     """Print a line every so many environment steps, in a terminal too."""
+    functions: int = 0
+    """Trace all function calls of so many iterations, for `hotloop explain`; 0: none."""
+    ops: int = 0
+    """Trace torch's operators in so many iterations; 0: none."""
+    warmup: int | None = None
+    """Iterations before these begin. Default: 100, and the first update."""
     tensorboard: bool = True
     """Write TensorBoard scalars into the run directory."""
     wandb: bool = False
@@ -49,10 +55,21 @@ class Options:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise HotloopError(f"--{name} is {value}: give a number above 0")
-        for name in ("eval_every", "eval_episodes", "checkpoint_every", "profile_summary_every"):
-            if getattr(self, name) < 0:
+        counts = (
+            "eval_every",
+            "eval_episodes",
+            "checkpoint_every",
+            "profile_summary_every",
+            "functions",
+            "ops",
+            "warmup",
+        )
+        for name in counts:
+            if (getattr(self, name) or 0) < 0:
                 raise HotloopError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give 0 or more")
         if self.keep < 1:
             raise HotloopError(f"--keep is {self.keep}: keep at least 1 checkpoint")
-        if self.profile_report is not None and not self.profile:
-            raise HotloopError("--profile-report needs the recording that --no-profile turns off: give one of them")
+        for name in ("profile_report", "functions", "ops"):
+            if getattr(self, name) and not self.profile:
+                flag = name.replace("_", "-")
+                raise HotloopError(f"--{flag} needs the recording that --no-profile turns off: give one of them")

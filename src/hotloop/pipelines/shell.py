@@ -76,9 +76,13 @@ class Shell:
             check_wandb()
         _refuse_taken(self.run_dir)
         if self._options.profile:
+            from hotloop.record.options import RecordOptions
             from hotloop.record.session import record
 
-            self._open.enter_context(record(self.run_dir, config=asdict(self.config) | {"pipeline": self.pipeline}))
+            given = self._options
+            looks = RecordOptions(functions=given.functions, ops=given.ops, warmup=given.warmup)
+            settings = asdict(self.config) | {"pipeline": self.pipeline}
+            self._open.enter_context(record(self.run_dir, options=looks, config=settings))
         self.run_dir.mkdir(parents=True, exist_ok=True)
         self._open.callback(self._bar.end_line)
         self._open.enter_context(self._stop)

@@ -52,8 +52,8 @@ class Recorder:
         self._writer = Writer(ProcessFiles(folder))
         self.accounts: list[Account] = []
         self.failed = False
-        self.wrapper_ns = 0.0, 0.0
-        """What the wrappers of hooks add to a call, and to an environment's step; set by who installs them."""
+        self.wrapper_ns = 0.0, 0.0, 0.0
+        """What the wrappers of hooks add to a call, by kind (`spans.Hook`); set by who installs them."""
         self._live: dict[int, Account] = {}
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self._busy = threading.Lock()
@@ -394,7 +394,7 @@ class Recorder:
             "state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
             "loop_start_ns": self.loop_start_ns if self._loop_started else None, "process": process_name(),
             "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
-            "wrap_ns": self.wrapper_ns[0], "step_wrap_ns": self.wrapper_ns[1], "counter_events": self._counter_events,
-            "tally_events": self._vitals.tally_events, "background_cpu_ns": self._background_ns,
-            "warnings": self._warnings,
+            "wrap_ns": self.wrapper_ns[0], "step_wrap_ns": self.wrapper_ns[1], "quick_wrap_ns": self.wrapper_ns[2],
+            "counter_events": self._counter_events, "tally_events": self._vitals.tally_events,
+            "background_cpu_ns": self._background_ns, "warnings": self._warnings,
         }  # fmt: skip

@@ -73,9 +73,18 @@ class Session:
             from hotloop.record.hooks.cost import wrapper_costs_ns
 
             self.recorder.wrapper_ns = wrapper_costs_ns()
-            self._undo.append(install(modules_depth=int(os.environ.get(HOOKS_VARIABLE, "1") or 1)))
+            depth = int(os.environ.get(HOOKS_VARIABLE, "1") or 1)
+            if self.main and self.options.looks_closer:
+                from hotloop.record.tracing import prepare
+
+                self._undo.append(prepare(depth, self.options))
+            self._undo.append(install(modules_depth=depth))
         _follow_children(self, hooks)
         self.recorder.start()
+        if self.main and self.options.looks_closer:
+            from hotloop.record.tracing import follow
+
+            self._undo.append(follow(self.recorder, folder, self.options))
         atexit.register(self.stop)
         _current.session = self
 

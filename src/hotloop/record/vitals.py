@@ -6,9 +6,10 @@ import gc
 from collections import Counter
 
 from hotloop import spans
-from hotloop.clock import DeviceClock, now_ns, process_cpu_ns
+from hotloop.clock import DeviceClock, process_cpu_ns
 from hotloop.record.account import Account
 from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
+from hotloop.ticks import Pauses
 
 
 class Vitals:
@@ -22,22 +23,14 @@ class Vitals:
         for each in spans.known_tallies():
             each.fresh()
         self._device: DeviceClock | None = None
-        self._collecting_since = 0
-        self._pauses, self._paused_ns = 0, 0
-        gc.callbacks.append(self._on_collection)
+        self._pauses = Pauses()
+        gc.callbacks.append(self._pauses)
 
     def close(self) -> None:
         """Stop listening to the garbage collector; give files back."""
-        if self._on_collection in gc.callbacks:
-            gc.callbacks.remove(self._on_collection)
+        if self._pauses in gc.callbacks:
+            gc.callbacks.remove(self._pauses)
         self.memory.close()
-
-    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
-        if phase == "start":
-            self._collecting_since = now_ns()
-        elif self._collecting_since:
-            self._pauses += 1
-            self._paused_ns += now_ns() - self._collecting_since
 
     def read_memory(self, at: int, account: Account) -> None:
         """Note how much memory has grown since the last time."""
@@ -66,4 +59,4 @@ class Vitals:
         """What has added up since the process began: differences of it belong to a window."""
         minor, major = page_faults()
         return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
-                "gc_pauses": self._pauses, "gc_pause_ns": self._paused_ns}  # fmt: skip
+                "gc_pauses": self._pauses.count, "gc_pause_ns": self._pauses.ns}  # fmt: skip

@@ -142,6 +142,11 @@ class FrameReplay:
         """Memory it takes when it is full, priorities included."""
         return self._ring.block.nbytes + self._sampler.nbytes
 
+    @property
+    def fresh(self) -> np.ndarray:
+        """Whether the next step of each environment begins an episode, bool [N]; set it if the replay cannot know."""
+        return self._writer.lanes.fresh
+
     def add(self, frame: Any, action: Any, reward: Any, terminated: Any, truncated: Any, next_frame: Any) -> None:
         """Add one step of every environment.
 

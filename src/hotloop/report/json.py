@@ -10,6 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hotloop.report import traced
 from hotloop.report.view import ProcessTable, Report, tree_rows
 from hotloop.trace.model import Frame, Thread, Trace
 
@@ -34,6 +35,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "processes": [_process(table) for table in report.processes],
         "findings": [asdict(finding) for finding in report.findings],
         "warnings": list(report.warnings),
+        **traced.as_dict(report.traced),
     }
 
 
@@ -48,6 +50,7 @@ def detailed(report: Report, trace: Trace) -> dict[str, Any]:
         "overhead": asdict(report.overhead),
         "counters": {process.name: dict(process.counts) for process in trace.processes},
         "tree": [asdict(row) for row in tree_rows(trace.thread, 0.0)],
+        "function_tree": [asdict(row) for row in report.traced.function_tree],
         "hottest_lines": hottest_lines(trace.thread),
         "windows": _windows(trace),
         "memory": _memory(trace),

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hotloop.trace import summary
 from hotloop.trace.model import Node, Overhead, Process, State, Thread, Trace
 from hotloop.trace.summary import Counts, PhaseRow, Rate, SpanRow
+from hotloop.trace.traced import NOTHING, Traced
 
 if TYPE_CHECKING:
     from hotloop.explain.finding import Finding
@@ -106,6 +107,8 @@ class Report:
     peak_gpu_bytes: int
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
+    traced: Traced = NOTHING
+    """What the closer looks saw."""
 
 
 def build(trace: Trace, findings: Sequence[Finding]) -> Report:
@@ -133,6 +136,7 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         peak_gpu_bytes=int(memory.gpu_bytes.max(initial=0)),
         findings=tuple(findings),
         warnings=_warnings(trace),
+        traced=trace.traced,
     )
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.spans import Phase
+from hotloop.spans import Hook, Phase
 from hotloop.trace.correct import Costs, Entry, corrected
 from hotloop.trace.gaps import gap_phase, phase_of_stack
 from hotloop.trace.histogram import percentile_ns
-from hotloop.trace.model import Frame, Memory, Node, Overhead, Process, Sample, State, Thread, Windows
+from hotloop.trace.model import Frame, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
 
 Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
@@ -62,12 +62,13 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
     in_place = max(span_ns / tight_ns, 1.0)
-    wrapper, stepper = (in_place * float(parts.state.get(name, 0.0)) for name in ("wrap_ns", "step_wrap_ns"))
+    wrappers = [in_place * float(parts.state.get(name, 0.0)) for name in ("wrap_ns", "step_wrap_ns", "quick_wrap_ns")]
     costs = Costs(
         INSIDE * span_ns,
         (1 - INSIDE) * span_ns,
-        {code: stepper if _is_step(e) else wrapper for code, e in names.spans.items() if e["hook"]},
+        {code: wrappers[e["hook"] - 1] for code, e in names.spans.items() if e["hook"]},
         COUNTED_COST * span_ns,
+        frozenset(code for code, e in names.spans.items() if e["hook"] == Hook.QUICK_STEP),
     )
     tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
     run = _Run(names, tables, parts.totals, scale, costs, _device_times(parts, kept))
@@ -86,6 +87,35 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
         overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, span_ns, taken),
         counts=counts, state=state, warnings=tuple(parts.state.get("warnings", ())),
     )  # fmt: skip
+
+
+def build_stretches(parts: ProcessParts, groups: list[set[int]]) -> tuple[dict[int, Stretch], ...]:
+    """Say for each group of windows what was timed in the main thread, by node."""
+    names = _index(parts.names)
+    index = next(i for i, entry in names.threads.items() if entry["main"])
+    known = names.nodes[index]
+    found = []
+    for group in groups:
+        rows = _of_thread(_only(parts.windows, group), index)
+        calls, self_ns = (_sum_by(rows["node"], rows[name]) for name in ("calls", "self_ns"))
+        scale = _scales(replace(parts, windows=_only(parts.windows, group), spans=_only(parts.spans, group)), names)
+        stretch: dict[int, Stretch] = {}
+        for node, ns in self_ns.items():
+            entry = known.get(node, {"kind": "root"})
+            if entry["kind"] != "root" and not entry.get("dark"):
+                counted = node if entry["kind"] == "span" else _neighbour(node, known)
+                timed = calls.get(counted, 0)
+                stretch[node] = Stretch(timed, ns, timed * scale.get(known.get(counted, {}).get("code", 0), 1.0))
+        found.append(stretch)
+    return tuple(found)
+
+
+def _neighbour(gap: int, known: dict[int, dict[str, Any]]) -> int:
+    """Return the span before a gap, or after it, which is called as often as the gap occurs; -1 if there is none."""
+    entry = known[gap]
+    side = entry.get("before") or entry.get("after") or {"name": ""}
+    siblings = (n for n, e in known.items() if e["kind"] == "span" and e["parent"] == entry["parent"])
+    return next((n for n in siblings if known[n]["name"] == side["name"]), -1)
 
 
 def _index(entries: list[dict[str, Any]]) -> _Names:
@@ -293,10 +323,6 @@ def _windows(
 
 def _memory(memory: Table) -> Memory:
     return Memory(memory["end_ns"], memory["rss_bytes"], memory["gpu_bytes"], memory["gpu_busy_percent"])
-
-
-def _is_step(span: dict[str, Any]) -> bool:
-    return span["phase"] == Phase.ENV and span["name"].endswith((".step", ".step_wait"))
 
 
 def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) -> Overhead:

@@ -35,6 +35,8 @@ class Costs:
     """Cost of the hook's wrapper by code, paid also when a call is only counted."""
     counted_ns: float = 0.0
     """Cost of a call that is only counted."""
+    counted_in: frozenset[int] = frozenset()
+    """Codes whose wrapper's cost includes it."""
 
 
 def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tuple[list[Entry], float]:
@@ -76,11 +78,12 @@ def _costs_below(by_id: dict[int, Entry], factor: dict[int, float], costs: Costs
             continue
         every = entry.calls * factor[entry.id]
         wrapper = costs.wrapper_ns.get(entry.code, 0.0)
+        counted_ns = 0.0 if entry.code in costs.counted_in else costs.counted_ns
         above = entry.parent
         while above in by_id:
             timed = min(entry.calls * factor[above], every)
             span_ns = costs.inside_ns + costs.outside_ns
-            below[above] += timed * span_ns + (every - timed) * costs.counted_ns + every * wrapper
+            below[above] += timed * span_ns + (every - timed) * counted_ns + every * wrapper
             above = by_id[above].parent
     return below
 

@@ -12,9 +12,11 @@ import psutil
 
 from hotloop.errors import RunUnreadable
 from hotloop.trace import store
-from hotloop.trace.build import ProcessParts, build_process
+from hotloop.trace.build import ProcessParts, build_process, build_stretches
+from hotloop.trace.drift import BLOCKS, cut
 from hotloop.trace.model import Process, State, Trace
 from hotloop.trace.runs import read_manifest, state_of
+from hotloop.trace.traced import Pace, read_traced
 
 PROCESS_KEYS = {"pid", "parent_pid", "main", "clock_ns", "wall_ns"}
 
@@ -71,11 +73,38 @@ def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
         process = build_process(each, loop.start_ns, loop.end_ns, _state_of(each, state))
         if process.threads:
             processes.append(process)
-    return Trace(
+    trace = Trace(
         path=str(folder), name=manifest.get("name", folder.name), manifest=manifest, processes=tuple(processes),
         state=state, warnings=_warnings(processes, state), loop_start_ns=loop.start_ns, loop_end_ns=loop.end_ns,
         startup_ns=max(loop.start_ns - int(main.state.get("start_ns", loop.start_ns)), 0),
+        paused_ns=_paused_ns(main, loop), traced=read_traced(folder, _pace(processes[0])),
     )  # fmt: skip
+    return _with_stretches(trace, main)
+
+
+def _with_stretches(trace: Trace, parts: ProcessParts) -> Trace:
+    """Add the stretches of the main thread that are compared to see a drift, if the run is long enough."""
+    blocks = cut(trace)
+    if blocks is None:
+        return trace
+    windows = np.sort(parts.memory["window"])
+    groups = [set(windows[blocks.place == i].tolist()) for i in range(BLOCKS)]
+    main = trace.thread
+    cut_up = replace(main, stretches=build_stretches(parts, groups))
+    threads = tuple(cut_up if thread is main else thread for thread in trace.main.threads)
+    return replace(trace, processes=(replace(trace.main, threads=threads), *trace.processes[1:]))
+
+
+def _paused_ns(main: ProcessParts, loop: Loop) -> int:
+    """What lies between windows: where one ends the next begins, but for a closer look."""
+    order = np.argsort(main.memory["window"], kind="stable")
+    starts, ends = main.memory["start_ns"][order][1:], main.memory["end_ns"][order][:-1]
+    inside = (ends >= loop.start_ns) & (starts <= loop.end_ns)
+    return int(np.maximum(starts - ends, 0)[inside].sum())
+
+
+def _pace(main: Process) -> Pace:
+    return Pace(main.counts.get("env_steps", 0), main.counts.get("updates", 0), main.main_thread.wall_ns)
 
 
 def _read_process(path: Path) -> ProcessParts | None:

@@ -16,6 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.spans import Phase
+from hotloop.trace.display import html_of
+from hotloop.trace.traced import NOTHING as NOTHING_TRACED
+from hotloop.trace.traced import Traced
 
 FORMAT_VERSION = 1
 State = Literal["running", "finished", "killed"]
@@ -85,6 +88,17 @@ class Node:
         return self.total_ns / self.calls if self.calls else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """A node in one stretch of the loop, as recorded: only calls that were timed have a time."""
+
+    timed: int
+    """Calls that were timed. Of a gap: of the span before it."""
+    self_ns: int
+    calls: float
+    """All calls."""
+
+
 @dataclass(frozen=True)
 class Thread:
     """One thread of one process."""
@@ -97,6 +111,8 @@ class Thread:
     samples: tuple[Sample, ...]
     wall_ns: int
     cpu_ns: int
+    stretches: tuple[Mapping[int, Stretch], ...] = ()
+    """What was timed in each of the stretches into which `trace.drift.cut` cuts the loop, by node; main thread only."""
 
     @cached_property
     def by_id(self) -> dict[int, Node]:
@@ -216,6 +232,10 @@ class Trace:
     loop_end_ns: int
     startup_ns: int
     """From the start of recording to the first environment step."""
+    paused_ns: int = 0
+    """Time of the loop that closer looks took: it is in no table but theirs."""
+    traced: Traced = NOTHING_TRACED
+    """What these looks saw."""
 
     @property
     def main(self) -> Process:
@@ -229,5 +249,12 @@ class Trace:
 
     @property
     def wall_s(self) -> float:
-        """Length of the loop in seconds."""
-        return (self.loop_end_ns - self.loop_start_ns) / 1e9
+        """Length of the loop in seconds, closer looks not counted."""
+        return (self.loop_end_ns - self.loop_start_ns - self.paused_ns) / 1e9
+
+    def __repr__(self) -> str:
+        return f"<Trace {self.path!r}, {self.state}, {self.wall_s:.1f} s, {len(self.processes)} process(es)>"
+
+    def _repr_html_(self) -> str | None:
+        """Show the run in a notebook."""
+        return html_of(self)

@@ -134,9 +134,28 @@ def rates(trace: Trace) -> dict[str, Rate]:
 
 def rate_over_time(trace: Trace, counter: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the time since the loop began (s, end of each window) and the rate in it (1/s)."""
-    starts, ends, amounts = _windows(trace, counter)
+    starts, ends, amounts = window_amounts(trace, counter)
     seconds = (ends - starts) / 1e9
     return (ends - trace.loop_start_ns) / 1e9, amounts / np.maximum(seconds, 1e-9)
+
+
+def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return begin and end (ns) of the loop's windows, and the counter's amount in each."""
+    main = trace.main.windows
+    starts, ends = main.start_ns[main.in_loop], main.end_ns[main.in_loop]
+    amounts = np.zeros(len(starts))
+    for process in _counting(trace, counter):
+        theirs = process.windows.counts.get(counter)
+        if theirs is None:
+            continue
+        if process is trace.main:
+            amounts += theirs[main.in_loop]
+            continue
+        middles = (process.windows.start_ns + process.windows.end_ns) // 2
+        place = np.searchsorted(ends, middles, side="right")
+        inside = (place < len(ends)) & (middles >= (starts[0] if len(starts) else 0))
+        np.add.at(amounts, place[inside], theirs[inside])
+    return starts, ends, amounts
 
 
 def attributed_share(trace: Trace) -> float:
@@ -209,27 +228,8 @@ def _total(trace: Trace, counter: str) -> int:
     return sum(process.counts[counter] for process in _counting(trace, counter))
 
 
-def _windows(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return begin and end (ns) of the loop's windows, and the counter's amount in each."""
-    main = trace.main.windows
-    starts, ends = main.start_ns[main.in_loop], main.end_ns[main.in_loop]
-    amounts = np.zeros(len(starts))
-    for process in _counting(trace, counter):
-        theirs = process.windows.counts.get(counter)
-        if theirs is None:
-            continue
-        if process is trace.main:
-            amounts += theirs[main.in_loop]
-            continue
-        middles = (process.windows.start_ns + process.windows.end_ns) // 2
-        place = np.searchsorted(ends, middles, side="right")
-        inside = (place < len(ends)) & (middles >= (starts[0] if len(starts) else 0))
-        np.add.at(amounts, place[inside], theirs[inside])
-    return starts, ends, amounts
-
-
 def _rate(trace: Trace, counter: str) -> Rate:
-    starts, ends, amounts = _windows(trace, counter)
+    starts, ends, amounts = window_amounts(trace, counter)
     seconds = (ends - starts) / 1e9
     usable = seconds >= SHORT_WINDOW * np.median(seconds) if len(seconds) else np.zeros(0, dtype=np.bool_)
     amounts, seconds = amounts[usable], seconds[usable]

@@ -10,7 +10,19 @@ import sys
 import types
 from collections.abc import Callable
 
-from hotloop.record.hooks import envs, flops, replay, sb3, torch_hooks, travelling, waits, writers
+from hotloop.record.hooks import (
+    envs,
+    flops,
+    learning,
+    replay,
+    savers,
+    sb3,
+    torch_hooks,
+    travelling,
+    validity,
+    waits,
+    writers,
+)
 from hotloop.record.hooks.patching import ImportWatch, Patches, Subject, rebind, watch_classes
 
 Uninstall = Callable[[], None]
@@ -54,7 +66,7 @@ def _install() -> Uninstall:
                 patches.attempt(module.__name__, work, module, patches)
 
     subjects: tuple[Subject, ...] = (
-        *(each.SUBJECT for each in (envs, torch_hooks, flops, replay, sb3, waits, writers)),
+        *(each.SUBJECT for each in (envs, torch_hooks, flops, learning, replay, savers, sb3, validity, waits, writers)),
         travelling.subject(look_at_class),
     )
     watch = ImportWatch({name for subject in subjects for name in subject.on_import}, look_at_module)

@@ -18,9 +18,9 @@ import numpy as np
 
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
-from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark, quiet
-from hotloop.spans import Phase, counter_code, recording
-from hotloop.ticks import note
+from hotloop.record.hooks.wrappers import SpansByType, Wrapper, mark, quiet
+from hotloop.spans import Hook, Phase, counter_code, recording
+from hotloop.ticks import Step, close_step, is_leaf, note, open_step
 
 _BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
 _PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
@@ -40,7 +40,7 @@ def on_class(cls: type, patches: Patches) -> None:
     if not known and not (_has_shape(cls) and is_own(cls)):
         return
     for name in ("step", "step_wait"):
-        _patch(cls, name, Phase.ENV, patches, stepping)
+        _patch(cls, name, Phase.ENV, patches, is_step=True)
     for name in ("reset", "step_async"):
         _patch(cls, name, Phase.ENV, patches)
     for name in ("render", "_render"):
@@ -55,14 +55,15 @@ def on_class(cls: type, patches: Patches) -> None:
             patches.time_method(cls, name, Phase.OBSERVE)
 
 
-def _patch(cls: type, name: str, phase: Phase, patches: Patches, wrap: Any = None) -> None:
+def _patch(cls: type, name: str, phase: Phase, patches: Patches, is_step: bool = False) -> None:
     owner = definer(cls, name)
     if owner is None or root(owner) in ("builtins", "torch") or not _worth(vars(owner)[name]):
         return
-    if wrap is None:
-        patches.time_method(owner, name, phase)
+    if is_step:
+        # torch.compile cannot look into the quick one, and only the user's own may be compiled.
+        patches.time_method(owner, name, phase, stepping if is_own(owner) else quick_stepping)
     else:
-        patches.time_method(owner, name, phase, wrap)
+        patches.time_method(owner, name, phase)
 
 
 def _worth(fn: Any) -> bool:
@@ -90,26 +91,32 @@ def _has_shape(cls: type) -> bool:
 
 def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time an environment's step and count steps, frames and episodes from what it returns."""
+    spans.hook = Hook.STEP
 
     @functools.wraps(fn)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
         if wrappers.is_compiling() or (each := spans[type(self)]) is None:
             return fn(self, *args, **kwargs)
-        at = here.at
-        depth = at.steps
-        at.steps = depth + 1
-        at.leaf = True
+        depth = open_step()
         try:
             with each:
                 out = fn(self, *args, **kwargs)
-                if at.leaf or not depth:
-                    tally(self, out, at.leaf, not depth)
+                if (leaf := is_leaf()) or not depth:
+                    tally(self, out, leaf, not depth)
                 return out
         finally:
-            at.steps = depth
-            at.leaf = False
+            close_step()
 
     return mark(step, spans)
+
+
+def quick_stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Do what `stepping` does, in C where that was built: a step of Gymnasium passes through four or five of these."""
+    if Step is None:
+        return stepping(fn, spans)
+    spans.hook = Hook.QUICK_STEP
+    step = Step(fn, spans, tally, (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))
+    return mark(functools.update_wrapper(step, fn), spans)
 
 
 def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:

@@ -105,12 +105,12 @@ class Patches:
         }  # fmt: skip
 
     def attempt(self, what: str, work: Callable[..., None], *args: Any) -> None:
-        """Do one piece of hooking; if it fails, warn once and go on without it."""
+        """Do one piece of hooking; if it fails, warn once of that failure and go on without it."""
         try:
             work(*args)
         except Exception as error:
-            if what not in self._warned:
-                self._warned.add(what)
+            if repr(error) not in self._warned:
+                self._warned.add(repr(error))
                 warnings.warn(f"hotloop cannot hook {what}, and goes on without: {error!r}", stacklevel=2)
 
 

@@ -14,9 +14,11 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from hotloop.record.hooks import wrappers
+from hotloop.record.hooks import layers, wrappers
 from hotloop.record.hooks.flops import call_counted, note_layer
+from hotloop.record.hooks.learning import follow_graph, note_optimiser
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
+from hotloop.record.hooks.validity import note_loss, note_mode
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, quiet, span_of, timed_method
 from hotloop.spans import Phase, Span, count, recording, tally
 
@@ -101,6 +103,8 @@ def optimising(fn: Wrapper, spans: SpansByType) -> Wrapper:
             with each:
                 if not nested and _lead.stepped(self):
                     count("updates")
+                if not nested and recording():
+                    note_optimiser(self)
                 return fn(self, *args, **kwargs)
         finally:
             if not nested:
@@ -139,7 +143,8 @@ def calling(fn: Wrapper) -> Wrapper:
                 if level:
                     return note_layer(at, self, fn(self, *args, **kwargs))
                 if recording():
-                    return call_counted(at, fn, self, args, kwargs)
+                    note_mode(self)
+                    return follow_graph(args, call_counted(at, fn, self, args, kwargs))
                 return fn(self, *args, **kwargs)
         finally:
             at.modules = level
@@ -159,6 +164,8 @@ def going_back(fn: Wrapper, each: Span) -> Wrapper:
             flops, at.graph_flops = at.graph_flops, 0
             if flops:
                 count("flops", 2 * flops)
+            if args and recording():
+                note_loss(args[0])
             return fn(*args, **kwargs)
 
     return mark(backward)
@@ -269,7 +276,7 @@ def patch_modules(torch: types.ModuleType, patches: Patches) -> None:
     """Time module calls, and weights being copied into a module."""
     module = torch.nn.Module
     if not is_wrapper(module.__call__):
-        patches.put(module, "__call__", calling(module.__call__))
+        patches.put(module, "__call__", calling(layers.timing(module.__call__)))
     for name, phase in (("load_state_dict", Phase.SYNC_WEIGHTS), ("zero_grad", Phase.OPTIMISE)):
         patches.time_method(module, name, phase, timed_method)
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hotloop.spans import Phase, Span, hook_span
+from hotloop.spans import Hook, Phase, Span, hook_span
 
 MARK = "__hotloop__"
 """Attribute of every wrapper, by which it is known again. The original is its `__wrapped__`."""
@@ -23,13 +23,9 @@ Wrapper = Callable[..., Any]
 class At:
     """Where a thread is, as far as hooks need to know."""
 
-    __slots__ = ("graph_flops", "layers", "leaf", "modules", "samples", "steps")
+    __slots__ = ("graph_flops", "layers", "modules", "samples")
 
     def __init__(self) -> None:
-        self.steps = 0
-        """Environment steps open."""
-        self.leaf = True
-        """Whether the innermost open step has called no other."""
         self.modules = 0
         """Timed module calls open."""
         self.samples = 0
@@ -63,11 +59,11 @@ is_compiling: Callable[[], bool] = _never
 _spans: dict[tuple[str, Phase | None], Span] = {}
 
 
-def span_of(name: str, phase: Phase | None) -> Span:
+def span_of(name: str, phase: Phase | None, hook: Hook = Hook.METHOD) -> Span:
     """Return the hook span of that name and phase, the same each time."""
     found = _spans.get((name, phase))
     if found is None:
-        found = _spans[name, phase] = hook_span(name, phase)
+        found = _spans[name, phase] = hook_span(name, phase, hook)
     return found
 
 
@@ -82,23 +78,24 @@ class SpansByType(dict[type, "Span | None"]):
     look like a second call of the subclass's. None stands for a call that is not to be timed.
     """
 
-    __slots__ = ("label", "method", "owner", "phase", "wrapper")
+    __slots__ = ("hook", "label", "method", "owner", "phase", "wrapper")
 
     def __init__(self, owner: type, method: str, phase: Phase | None) -> None:
         self.owner = owner
         self.method = method
         self.phase = phase
+        self.hook = Hook.METHOD
         self.label = "." + method
         self.wrapper: Wrapper | None = None
 
     def __missing__(self, cls: type) -> Span | None:
         owner = self.owner.__name__
         if getattr(cls, self.method, None) is self.wrapper:
-            found = span_of(cls.__name__ + self.label, self.phase)
+            found = span_of(cls.__name__ + self.label, self.phase, self.hook)
         elif owner in BASES or owner.startswith("Base"):
             found = None
         else:
-            found = span_of(owner + self.label, self.phase)
+            found = span_of(owner + self.label, self.phase, self.hook)
         self[cls] = found
         return found
 

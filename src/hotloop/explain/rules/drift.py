@@ -1,0 +1,141 @@
+"""drift: a place in the loop costs more and more a call, because it goes through something that only grows.
+
+A history that is summed again, a list that is searched, a body that is scanned: each step pays for all steps before
+it. What gives it away is not that a place is slow but that it gets slower while the rest of the loop does not.
+Updates that begin, episodes that grow longer and a machine that slows down are told apart from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.explain.evidence import duration, hottest, indices, percent, times
+from hotloop.explain.finding import Cause, Residual, clamped
+from hotloop.explain.loop import Loop
+from hotloop.trace.drift import BLOCKS, Blocks, Floats, compare, cut, node_calls, node_costs, trend
+
+LEAST_GROWTH = 1.5
+"""From the first third of the loop to its last, against the rest of the loop."""
+LEAST_ALONE = 1.2
+"""And by itself."""
+LEAST_TREND = 0.7
+"""Kendall's tau: of six blocks, 13 of 15 pairs are in order."""
+LEAST_SHARE = 0.02
+LEAST_BLOCKS = 5
+THIRD = BLOCKS // 3
+ADVICE = """\
+Do not go through all that was ever kept in each step. Keep what is asked of it up to date instead, or bound it:
+    self.total += reward; self.n += 1               # a running sum, not sum(self.history)
+    self.recent = deque(maxlen=100)                 # not a list that is never cleared
+    self.taken = set(); cell in self.taken          # not a scan of a list
+    self.history.clear()                            # in reset(), if it belongs to the episode"""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A node of the call tree over the blocks in which calls of it were timed."""
+
+    node: int
+    blocks: NDArray[np.int64]
+    cost: Floats
+    """Seconds a call takes, in each of these blocks."""
+    machine: Floats
+    """How slow the rest of the loop was in them, 1 on average."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether it grows, alone and against the rest, which a slower machine would slow down alike."""
+        against = self.cost / self.machine
+        return growth(against) >= LEAST_GROWTH and growth(self.cost) >= LEAST_ALONE and trend(against) >= LEAST_TREND
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find places whose cost a call grows over the run."""
+    blocks = cut(loop.trace)
+    if blocks is None or not loop.thread.stretches:
+        return []
+    nodes = loop.thread.by_id
+    costs = {node: cost for node, cost in node_costs(loop.trace).items() if node in nodes}
+    calls = node_calls(loop.trace)
+    large = [node for node in costs if nodes[node].self_ns >= LEAST_SHARE * loop.wall_ns]
+    places = [place for node in large if (place := _place(node, costs, calls))]
+    found = [place for place in places if place.grows]
+    return [_cause(loop, blocks, found, calls)] if found else []
+
+
+def growth(values: Floats) -> float:
+    """Return the mean of the last third of values over that of the first."""
+    third = max(len(values) // 3, 1)
+    early, late = float(values[:third].mean()), float(values[-third:].mean())
+    return late / early if early > 0 else 1.0
+
+
+def _place(node: int, costs: dict[int, Floats], calls: dict[int, Floats]) -> Place | None:
+    """Look at a node in the blocks in which it was timed; the rest is what was timed in all of these."""
+    valid = np.flatnonzero(~np.isnan(costs[node]))
+    others = [each for each in costs if each != node and not np.isnan(costs[each][valid]).any()]
+    rest = sum((costs[each][valid] * calls[each].sum() for each in others), np.zeros(len(valid)))
+    if len(valid) < LEAST_BLOCKS or not rest.all():
+        return None
+    return Place(node, valid, costs[node][valid], rest / rest.mean())
+
+
+def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Cause:
+    nodes = loop.thread.by_id
+    claimed = loop.where(lambda atom: atom.node.id in {place.node for place in found})
+    early, late = blocks.part(0, THIRD - 1), blocks.part(BLOCKS - THIRD, BLOCKS - 1)
+    factors = compare(early, late)
+    split = f"the cost of a step is {factors.cost_per_step:.2f} times what it was"
+    if factors.steps_per_episode is not None:
+        split += f", and episodes are {factors.steps_per_episode:.2f} times as long"
+    first = max(found, key=lambda place: nodes[place.node].self_ns)
+    began = blocks.learning_began_s
+    return Cause(
+        rule="drift",
+        title=f"{nodes[first.node].name} gets slower and slower: {times(growth(first.cost))} times in this run.",
+        atoms=indices(claimed),
+        residual=_residual(loop, blocks, found, calls),
+        evidence=(
+            f"a call takes {duration(1e9 * float(first.cost[:THIRD].mean()))} in the first third of the run and "
+            f"{duration(1e9 * float(first.cost[-THIRD:].mean()))} in the last; the rest of the loop "
+            f"{growth(first.machine):.2f} times as long",
+            f"{1 / early.cost_per_step_s:,.0f} steps/s, then {1 / late.cost_per_step_s:,.0f}: {split}",
+            *([f"updates began after {began:.0f} s; only what came later is compared"] if began else []),
+            f"the gain is for the recorded time ({percent(loop.share(claimed))} of it) and grows with the run",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+        general=True,
+    )
+
+
+def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Residual:
+    """Expect that a call goes on taking what it took at the begin of the loop: the part that does not grow.
+
+    A straight line through the blocks says what that was, once the machine's ups and downs are taken out. It is not
+    more than in the first third. All calls of each block count, for those that were timed may lie early in the run,
+    where they were cheap.
+    """
+    claimed = saved = least = 0.0
+    for place in found:
+        against = place.cost / place.machine
+        slope, start = np.polyfit(blocks.steps_before[place.blocks], against, 1)
+        early = float(against[:THIRD].mean())
+        start = min(max(float(start), 0.0), early) if slope > 0 else early
+        machine = np.ones(BLOCKS)
+        machine[place.blocks] = place.machine
+        cost = machine * np.maximum(slope * blocks.steps_before + start, start)
+        cost[place.blocks] = place.cost
+        saved += float(((cost - machine * start) * calls[place.node]).sum())
+        least += float(((cost - machine * early) * calls[place.node]).sum())
+        claimed += loop.thread.by_id[place.node].self_ns / 1e9 * _part(loop, blocks)
+    left = 1.0 - saved / claimed
+    return clamped(left, left / 2, 1.0 - least / claimed)
+
+
+def _part(loop: Loop, blocks: Blocks) -> float:
+    """Return the part of the loop that lies in the blocks."""
+    return min(float(blocks.seconds.sum()) / (loop.wall_ns / 1e9), 1.0)

@@ -1,0 +1,64 @@
+"""Where an export goes: refused if something is there, and there whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from hotloop.errors import HotloopError
+
+
+def check(path: Path, folder: bool, force: bool) -> None:
+    """Refuse a place that is taken, before anything is computed."""
+    if not path.exists():
+        return
+    if path.is_dir() != folder:
+        seen, wanted = ("a folder", "a file") if path.is_dir() else ("a file", "a folder")
+        raise HotloopError(f"{path} is {seen}, the export needs {wanted}: choose another with --output")
+    if folder and not any(path.iterdir()):
+        return
+    if not force:
+        raise HotloopError(f"{path} is there already: choose another with --output, or replace it with --force")
+
+
+def place(path: Path, write: Callable[[Path], None]) -> None:
+    """Let `write` make a file or folder under a passing name, then put it in its place.
+
+    Into a folder that is there, the files are moved one by one: what else is in it stays.
+    """
+    # The ending stays, for a writer may go by it.
+    temporary = path.with_name(f".{os.getpid()}-{path.name}")
+    try:
+        write(temporary)
+        if temporary.is_dir() and path.is_dir():
+            for file in temporary.iterdir():
+                os.replace(file, path / file.name)
+        else:
+            os.replace(temporary, path)
+    finally:
+        if temporary.is_dir():
+            shutil.rmtree(temporary)
+        else:
+            temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """Open a new text file, compressed if its name ends in .gz."""
+    if path.suffix == ".gz":
+        # A fast level: the browser that opens it unpacks any, and the numbers hardly get smaller.
+        with gzip.open(path, "wt", compresslevel=3, encoding="utf-8", newline="\n") as file:
+            yield file
+    else:
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+
+
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files of a folder."""
+    return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size

@@ -1,0 +1,108 @@
+"""PPO on eight CartPoles, each in a process of its own."""
+
+import gymnasium as gym
+import torch
+from meter import Meter, parse_args
+from torch import nn
+
+torch.set_num_threads(1)
+
+NUM_ENVS, ROLLOUT, EPOCHS, MINIBATCH = 8, 128, 4, 256
+GAMMA, LAMBDA, CLIP = 0.99, 0.95, 0.2
+WARMUP = NUM_ENVS * ROLLOUT
+
+
+def mlp(outputs):
+    return nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor, self.critic = mlp(2), mlp(1)
+
+    def forward(self, states):
+        return self.actor(states).log_softmax(-1), self.critic(states).squeeze(-1)
+
+
+class Rollout:
+    """Preallocated storage, [T, N] and one more value."""
+
+    def __init__(self):
+        self.states = torch.zeros(ROLLOUT, NUM_ENVS, 4)
+        self.actions = torch.zeros(ROLLOUT, NUM_ENVS, dtype=torch.long)
+        self.log_probs = torch.zeros(ROLLOUT, NUM_ENVS)
+        self.rewards, self.dones = torch.zeros(ROLLOUT, NUM_ENVS), torch.zeros(ROLLOUT, NUM_ENVS)
+        self.values = torch.zeros(ROLLOUT + 1, NUM_ENVS)
+
+
+def make_env():
+    return gym.make("CartPole-v1")
+
+
+@torch.no_grad()
+def collect(env, policy, rollout, states):
+    """Fill the rollout and return the states after it."""
+    for t in range(ROLLOUT):
+        log_probs, values = policy(states)
+        actions = torch.multinomial(log_probs.exp(), 1)
+        rollout.states[t], rollout.values[t] = states, values
+        rollout.actions[t], rollout.log_probs[t] = actions[:, 0], log_probs.gather(1, actions)[:, 0]
+        next_states, rewards, terminated, truncated, _ = env.step(actions[:, 0].numpy())
+        rollout.rewards[t] = torch.from_numpy(rewards)
+        rollout.dones[t] = torch.from_numpy(terminated | truncated)
+        states = torch.from_numpy(next_states)
+    rollout.values[ROLLOUT] = policy(states)[1]
+    return states
+
+
+@torch.no_grad()
+def advantages(rollout):
+    """Generalised advantage estimates, [T, N]."""
+    alive = 1 - rollout.dones
+    deltas = rollout.rewards + GAMMA * rollout.values[1:] * alive - rollout.values[:-1]
+    result, running = torch.zeros_like(deltas), torch.zeros(NUM_ENVS)
+    for t in reversed(range(ROLLOUT)):
+        running = deltas[t] + GAMMA * LAMBDA * alive[t] * running
+        result[t] = running
+    return result
+
+
+def update(policy, optimizer, rollout):
+    """A few epochs of clipped PPO."""
+    adv = advantages(rollout)
+    returns = (adv + rollout.values[:-1]).flatten()
+    adv = ((adv - adv.mean()) / (adv.std() + 1e-8)).flatten()
+    states, actions = rollout.states.flatten(0, 1), rollout.actions.flatten()
+    old_log_probs = rollout.log_probs.flatten()
+    for _ in range(EPOCHS):
+        for i in torch.randperm(len(adv)).split(MINIBATCH):
+            log_probs, values = policy(states[i])
+            ratio = (log_probs.gather(1, actions[i, None])[:, 0] - old_log_probs[i]).exp()
+            gain = torch.min(ratio * adv[i], ratio.clamp(1 - CLIP, 1 + CLIP) * adv[i]).mean()
+            entropy = -(log_probs.exp() * log_probs).sum(1).mean()
+            loss = 0.5 * (values - returns[i]).pow(2).mean() - gain - 0.01 * entropy
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
+            optimizer.step()
+
+
+def main():
+    args = parse_args()
+    torch.manual_seed(args.seed)
+    env = gym.vector.AsyncVectorEnv([make_env] * NUM_ENVS)
+    policy = Policy()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=3e-4, eps=1e-5)
+    rollout = Rollout()
+    meter = Meter(args, WARMUP)
+    states = torch.from_numpy(env.reset(seed=args.seed)[0])
+    while meter.more(NUM_ENVS * ROLLOUT):
+        states = collect(env, policy, rollout, states)
+        update(policy, optimizer, rollout)
+    env.close()
+    meter.report()
+
+
+if __name__ == "__main__":
+    main()

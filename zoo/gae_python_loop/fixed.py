@@ -1,0 +1,114 @@
+"""PPO on 16 CartPoles.
+
+Advantages are computed by a compiled loop.
+"""
+
+import gymnasium as gym
+import numba
+import torch
+from meter import Meter, parse_args
+from torch import nn
+
+torch.set_num_threads(1)
+
+NUM_ENVS, ROLLOUT, EPOCHS, MINIBATCH = 16, 128, 2, 512
+GAMMA, LAMBDA, CLIP = 0.99, 0.95, 0.2
+WARMUP = 4 * NUM_ENVS * ROLLOUT
+
+
+def mlp(outputs):
+    return nn.Sequential(nn.Linear(4, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, outputs))
+
+
+class Policy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.actor, self.critic = mlp(2), mlp(1)
+
+    def forward(self, states):
+        return self.actor(states).log_softmax(-1), self.critic(states).squeeze(-1)
+
+
+class Rollout:
+    """Preallocated storage, [T, N] and one more value."""
+
+    def __init__(self):
+        self.states = torch.zeros(ROLLOUT, NUM_ENVS, 4)
+        self.actions = torch.zeros(ROLLOUT, NUM_ENVS, dtype=torch.long)
+        self.log_probs = torch.zeros(ROLLOUT, NUM_ENVS)
+        self.rewards, self.dones = torch.zeros(ROLLOUT, NUM_ENVS), torch.zeros(ROLLOUT, NUM_ENVS)
+        self.values = torch.zeros(ROLLOUT + 1, NUM_ENVS)
+
+
+@torch.no_grad()
+def collect(env, policy, rollout, states):
+    for t in range(ROLLOUT):
+        log_probs, values = policy(states)
+        actions = torch.multinomial(log_probs.exp(), 1)
+        rollout.states[t], rollout.values[t] = states, values
+        rollout.actions[t], rollout.log_probs[t] = actions[:, 0], log_probs.gather(1, actions)[:, 0]
+        next_states, rewards, terminated, truncated, _ = env.step(actions[:, 0].numpy())
+        rollout.rewards[t] = torch.from_numpy(rewards)
+        rollout.dones[t] = torch.from_numpy(terminated | truncated)
+        states = torch.from_numpy(next_states)
+    rollout.values[ROLLOUT] = policy(states)[1]
+    return states
+
+
+@numba.njit(cache=True)
+def gae_kernel(rewards, values, dones, out):
+    for env in range(rewards.shape[1]):
+        gae = 0.0
+        for t in range(rewards.shape[0] - 1, -1, -1):
+            alive = 1.0 - dones[t, env]
+            delta = rewards[t, env] + GAMMA * values[t + 1, env] * alive - values[t, env]
+            gae = delta + GAMMA * LAMBDA * alive * gae
+            out[t, env] = gae
+
+
+def advantages(rollout):
+    """Generalised advantage estimates, [T, N]."""
+    result = torch.zeros(ROLLOUT, NUM_ENVS)
+    gae_kernel(rollout.rewards.numpy(), rollout.values.numpy(), rollout.dones.numpy(), result.numpy())
+    return result
+
+
+def update(policy, optimizer, rollout):
+    adv = advantages(rollout)
+    returns = (adv + rollout.values[:-1]).flatten()
+    adv = ((adv - adv.mean()) / (adv.std() + 1e-8)).flatten()
+    states, actions = rollout.states.flatten(0, 1), rollout.actions.flatten()
+    old_log_probs = rollout.log_probs.flatten()
+    for _ in range(EPOCHS):
+        for i in torch.randperm(len(adv)).split(MINIBATCH):
+            log_probs, values = policy(states[i])
+            ratio = (log_probs.gather(1, actions[i, None])[:, 0] - old_log_probs[i]).exp()
+            gain = torch.min(ratio * adv[i], ratio.clamp(1 - CLIP, 1 + CLIP) * adv[i]).mean()
+            entropy = -(log_probs.exp() * log_probs).sum(1).mean()
+            loss = 0.5 * (values - returns[i]).pow(2).mean() - gain - 0.01 * entropy
+            optimizer.zero_grad()
+            loss.backward()
+            nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
+            optimizer.step()
+
+
+def main():
+    args = parse_args()
+    torch.manual_seed(args.seed)
+    env = gym.make_vec("CartPole-v1", num_envs=NUM_ENVS, vectorization_mode="vector_entry_point")
+    policy = Policy()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=3e-4, eps=1e-5, fused=True)
+    rollout = Rollout()
+    meter = Meter(args, WARMUP)
+    states = torch.from_numpy(env.reset(seed=args.seed)[0])
+    while meter.more(NUM_ENVS * ROLLOUT):
+        states = collect(env, policy, rollout, states)
+        update(policy, optimizer, rollout)
+    env.close()
+    ended = int(rollout.dones.sum())
+    print(f"{NUM_ENVS * ROLLOUT / max(1, ended):.1f} steps an episode in the last rollout")
+    meter.report()
+
+
+if __name__ == "__main__":
+    main()
