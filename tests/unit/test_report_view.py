@@ -12,7 +12,7 @@ from hotloop.trace.summary import UNATTRIBUTED
 
 CONTRACT = {
     "schema", "wall_s", "attributed_share", "overhead_share", "counts", "rates", "phases", "spans",
-    "processes", "findings", "warnings",
+    "processes", "drift", "findings", "warnings",
 }  # fmt: skip
 SPAN_KEYS = {
     "name", "phase", "group", "calls", "total_s", "self_s", "mean_s", "min_s", "max_s", "p50_s", "p95_s",

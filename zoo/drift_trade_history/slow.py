@@ -1,4 +1,4 @@
-"""PPO from Stable-Baselines3 on a small market: hold cash or shares, be paid the change of what one owns.
+"""DQN on a small market: hold cash or shares, be paid the change of what one owns.
 
 What the agent owns is scaled to 0..1 by the smallest and largest value that there ever was.
 """
@@ -6,16 +6,17 @@ What the agent owns is scaled to 0..1 by the smallest and largest value that the
 import gymnasium as gym
 import numpy as np
 import torch
+from dqn import DQN
 from gymnasium import spaces
 from meter import Meter, parse_args
-from stable_baselines3 import PPO
-from stable_baselines3.common.callbacks import BaseCallback
 
 torch.set_num_threads(1)
-torch.distributions.Distribution.set_default_validate_args(False)
 
 DAYS = 250
-WARMUP = 512
+BATCH = 64
+CAPACITY = 50_000
+TRAIN_EVERY = 2
+WARMUP = 500
 
 
 class Market(gym.Env):
@@ -32,13 +33,13 @@ class Market(gym.Env):
         self.day, self.price = 0, 100.0
         self.cash, self.shares = 10_000.0, 0.0
         self.worth = self.cash
-        return self.observe(0.0), {}
+        return self.owned_and_seen(0.0), {}
 
     def scaled(self, values, value):
         values = np.array(values)
         return (value - values.min()) / (values.max() - values.min() + 1e-9)
 
-    def observe(self, change):
+    def owned_and_seen(self, change):
         self.worths.append(self.worth)
         self.cashes.append(self.cash)
         self.held.append(self.shares)
@@ -59,25 +60,53 @@ class Market(gym.Env):
             self.shares, self.cash = 0.5 * self.shares, self.cash + 0.5 * self.shares * self.price
         before, self.worth = self.worth, self.cash + self.shares * self.price
         reward = 100 * float(np.log(self.worth / before))
-        return self.observe(change), reward, False, self.day >= DAYS, {}
+        return self.owned_and_seen(change), reward, False, self.day >= DAYS, {}
 
 
-class Stop(BaseCallback):
-    """Ends training when the budget is spent."""
+class ReplayBuffer:
+    """A ring of transitions in preallocated arrays."""
 
-    def __init__(self, meter):
-        super().__init__()
-        self.meter = meter
+    def __init__(self):
+        self.states = np.zeros((CAPACITY, 5), np.float32)
+        self.next_states = np.zeros((CAPACITY, 5), np.float32)
+        self.actions = np.zeros(CAPACITY, np.int64)
+        self.rewards = np.zeros(CAPACITY, np.float32)
+        self.dones = np.zeros(CAPACITY, np.float32)
+        self.added = 0
 
-    def _on_step(self):
-        return self.meter.more(1)
+    def push(self, state, action, reward, next_state, done):
+        i = self.added % CAPACITY
+        self.states[i], self.actions[i], self.rewards[i] = state, action, reward
+        self.next_states[i], self.dones[i] = next_state, done
+        self.added += 1
+
+    def sample(self, batch_size):
+        i = np.random.randint(0, min(self.added, CAPACITY), batch_size)
+        columns = (self.states, self.actions, self.rewards, self.next_states, self.dones)
+        return tuple(torch.from_numpy(column[i]) for column in columns)
 
 
 def main():
     args = parse_args()
-    agent = PPO("MlpPolicy", Market(args.seed), n_steps=512, batch_size=128, n_epochs=4, seed=args.seed, device="cpu")
+    torch.manual_seed(args.seed)
+    np.random.seed(args.seed)
+    env, agent, replay = Market(args.seed), DQN(inputs=5, actions=3, hidden=64), ReplayBuffer()
     meter = Meter(args, WARMUP)
-    agent.learn(10**9, callback=Stop(meter))
+    steps, worths = 0, []
+    state, _ = env.reset()
+    while meter.more(1):
+        epsilon = max(0.05, 1 - steps / 5_000)
+        action = int(agent.act(torch.from_numpy(state)[None], epsilon))
+        next_state, reward, terminated, truncated, _ = env.step(action)
+        replay.push(state, action, reward, next_state, float(terminated))
+        state = next_state
+        steps += 1
+        if steps >= WARMUP and steps % TRAIN_EVERY == 0:
+            agent.update(*replay.sample(BATCH))
+        if terminated or truncated:
+            worths.append(env.worth)
+            state, _ = env.reset()
+    print(f"{len(worths)} years, {np.mean(worths[-5:]):.0f} at the end of the last five")
     meter.report()
 
 

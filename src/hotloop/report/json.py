@@ -10,7 +10,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hotloop.report import traced
+from hotloop.report import drift, traced
 from hotloop.report.view import ProcessTable, Report, tree_rows
 from hotloop.trace.model import Frame, Thread, Trace
 
@@ -33,6 +33,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "phases": [asdict(row) for row in report.phases],
         "spans": [asdict(row) for row in report.spans],
         "processes": [_process(table) for table in report.processes],
+        "drift": drift.as_dict(report.drift),
         "findings": [asdict(finding) for finding in report.findings],
         "warnings": list(report.warnings),
         **traced.as_dict(report.traced),

@@ -18,7 +18,7 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from hotloop.report import traced, words
+from hotloop.report import drift, traced, words
 from hotloop.report.palette import GROUP_ORDER, colour
 from hotloop.report.view import Report, TreeRow
 from hotloop.trace.summary import PhaseRow
@@ -65,6 +65,7 @@ def render(report: Report) -> Iterator[RenderableType]:
         yield _heading("Other threads and processes", "")
         yield _process_table(report)
         yield Text()
+    yield from drift.render(report.drift)
     yield from traced.render(report.traced)
     yield _heading("What to change", _how_many(report))
     if not report.findings:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hotloop.trace import summary
+from hotloop.trace.drift import Drift, drift
 from hotloop.trace.model import Node, Overhead, Process, State, Thread, Trace
 from hotloop.trace.summary import Counts, PhaseRow, Rate, SpanRow
 from hotloop.trace.traced import NOTHING, Traced
@@ -108,6 +109,8 @@ class Report:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     traced: Traced = NOTHING
+    drift: Drift | None = None
+    """How the loop changed over time, if that is worth telling."""
     """What the closer looks saw."""
 
 
@@ -137,6 +140,7 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         findings=tuple(findings),
         warnings=_warnings(trace),
         traced=trace.traced,
+        drift=drift(trace),
     )
 
 

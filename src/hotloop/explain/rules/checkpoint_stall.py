@@ -34,7 +34,7 @@ def find(loop: Loop) -> list[Cause]:
     claimed = [atom for atom in loop.atoms if outermost_save(loop, atom.node) is not None]
     inside = {atom.index for atom in claimed}
     claimed += [atom for atom in matching(loop.atoms, SAVES) if atom.index not in inside]
-    claimed = grow(claimed, loop.atoms, least=0.8)
+    claimed = grow(claimed, loop.atoms)
     saves = {node.id: node for atom in claimed if (node := outermost_save(loop, atom.node)) is not None}
     calls = sum(node.calls for node in saves.values())
     share = loop.share(claimed)

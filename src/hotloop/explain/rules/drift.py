@@ -115,20 +115,18 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
 def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Residual:
     """Expect that a call goes on taking what it took at the begin of the loop: the part that does not grow.
 
-    A straight line through the blocks says what that was, once the machine's ups and downs are taken out. It is not
-    more than in the first third. All calls of each block count, for those that were timed may lie early in the run,
-    where they were cheap.
+    A parabola through the blocks says what that was, once the machine's ups and downs are taken out: growth may speed
+    up or slow down. It is not more than in the first block. All calls of each block count, for those that were timed
+    may lie early in the run, where they were cheap.
     """
     claimed = saved = least = 0.0
     for place in found:
         against = place.cost / place.machine
-        slope, start = np.polyfit(blocks.steps_before[place.blocks], against, 1)
-        early = float(against[:THIRD].mean())
-        start = min(max(float(start), 0.0), early) if slope > 0 else early
-        machine = np.ones(BLOCKS)
-        machine[place.blocks] = place.machine
-        cost = machine * np.maximum(slope * blocks.steps_before + start, start)
-        cost[place.blocks] = place.cost
+        at = blocks.steps_before / blocks.steps_before[-1]
+        curve = np.polyfit(at[place.blocks], against, 2, w=1 / against)
+        start, early = min(max(float(curve[-1]), 0.0), float(against[0])), float(against[:THIRD].mean())
+        machine, cost = np.ones(BLOCKS), np.maximum(np.polyval(curve, at), start)
+        machine[place.blocks], cost[place.blocks] = place.machine, place.cost
         saved += float(((cost - machine * start) * calls[place.node]).sum())
         least += float(((cost - machine * early) * calls[place.node]).sum())
         claimed += loop.thread.by_id[place.node].self_ns / 1e9 * _part(loop, blocks)

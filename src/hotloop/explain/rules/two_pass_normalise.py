@@ -18,7 +18,7 @@ CONVERTS = re.compile(
 )
 SCALES = re.compile(r"/\s*25[56](\.0?)?\b|\*\s*\(?1\.?0?\s*/\s*25[56]")
 SHIFTS = re.compile(
-    r"-\s*(self\.)?\w*(mean|mu)\w*|-\s*0?\.5\b|/\s*\(?(self\.)?\w*std\w*|/\s*0?\.5\b|\*\s*2(\.0)?\s*-\s*1"
+    r"(?i)-\s*(self\.)?\w*(mean|mu\b)|-\s*0?\.5\b|/\s*\(?(self\.)?\w*(std|sigma)|/\s*0?\.5\b|\*\s*2(\.0)?\s*-\s*1"
 )
 WIDE = re.compile(r"float64|\.double\(\)|\bdtype=float\b")
 IN_PLACE = re.compile(r"\.(div_|mul_|sub_|add_)\(|\bout=|^\w+\s*[-*/+]=")

@@ -55,14 +55,13 @@ _plain: dict[int, tuple[Any, int, int]] = {}
 """Optimiser's id to a weak reference to it, its tensors, their elements; no tensors if it is fused or foreach."""
 
 
-def no_grad_is_on() -> bool:
-    """Stand in until torch is there."""
-    return False
-
-
 class _Torch:
-    grad_enabled: Callable[[], bool] = staticmethod(no_grad_is_on)
+    grad_enabled: Callable[[], bool] = staticmethod(bool)
+    """Says no until torch is there."""
     tensor: type = type(None)
+
+
+_torch = _Torch()
 
 
 def follow_graph(inputs: tuple[Any, ...], out: Any) -> Any:
@@ -70,7 +69,7 @@ def follow_graph(inputs: tuple[Any, ...], out: Any) -> Any:
 
     Returns `out`.
     """
-    if not _Torch.grad_enabled():
+    if not _torch.grad_enabled():
         return out
     caller = sys._getframe(2)
     key = (caller.f_code, caller.f_lasti)
@@ -108,7 +107,7 @@ def _settle(site: Site, inputs: tuple[Any, ...], out: Any) -> None:
 
 def _tensors(out: Any) -> Iterator[Any]:
     """Yield the tensors of what a network returns: one, or a few in a tuple, list or dictionary."""
-    if type(out) is _Torch.tensor:
+    if type(out) is _torch.tensor:
         yield out
     elif isinstance(out, (tuple, list)):
         for each in out:
@@ -162,8 +161,8 @@ def _one_by_one(optimiser: Any) -> tuple[int, int]:
 
 def on_torch(torch: types.ModuleType, patches: Patches) -> None:
     """Learn to ask torch whether graphs are being built."""
-    _Torch.grad_enabled = torch.is_grad_enabled
-    _Torch.tensor = torch.Tensor
+    _torch.grad_enabled = torch.is_grad_enabled
+    _torch.tensor = torch.Tensor
 
 
 SUBJECT = Subject(on_import={"torch": on_torch})
