@@ -135,3 +135,17 @@ class FixedTime:
 
     def strftime(self, form: str) -> str:
         return "19700101"
+
+
+class OneGpu:
+    """Stands in for torch.cuda on a machine that has one."""
+
+    @staticmethod
+    def get_device_name() -> str:
+        return "Some GPU"
+
+
+def test_the_manifest_names_the_gpu_that_was_used(tmp_path, monkeypatch):
+    with record(tmp_path / "run"):
+        monkeypatch.setattr("hotloop.record.session.cuda_in_use", OneGpu)
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["machine"]["gpu"] == "Some GPU"

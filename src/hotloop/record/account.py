@@ -190,8 +190,8 @@ def _padded(values: Ints, missing: int) -> Ints:
 def calls_begun(events: Ints) -> tuple[Counter[int], int]:
     """Count the begins of spans among events, by code, and the events that are counters'."""
     if begun is not None:
-        counts, counters = begun(events, COUNTER_BASE)
-        return Counter(counts), counters
+        made: Any = begun(events, COUNTER_BASE)
+        return Counter(made[0]), made[1]
     code = events[:, 0]
     found = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
     return Counter({int(each): int(found[each]) for each in np.flatnonzero(found)}), int((code >= COUNTER_BASE).sum())

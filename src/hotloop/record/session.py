@@ -25,6 +25,7 @@ from hotloop import spans
 from hotloop.clock import now_ns, wall_ns
 from hotloop.errors import HotloopError
 from hotloop.record.machine import describe_machine, library_versions
+from hotloop.record.memory import cuda_in_use
 from hotloop.record.options import RecordOptions
 from hotloop.record.privacy import redacted, redacted_command
 from hotloop.record.recorder import Recorder
@@ -107,6 +108,8 @@ class Session:
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
             seconds = (now_ns() - self._started_ns) / 1e9
+            if (cuda := cuda_in_use()) is not None:
+                manifest["machine"]["gpu"] = cuda.get_device_name()
             manifest |= {
                 "state": "finished",
                 "ended_unix_ns": wall_ns(),

@@ -129,11 +129,13 @@ def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, F
         machine[place.blocks], cost[place.blocks] = place.machine, place.cost
         saved += float(((cost - machine * start) * calls[place.node]).sum())
         least += float(((cost - machine * early) * calls[place.node]).sum())
-        claimed += loop.thread.by_id[place.node].self_ns / 1e9 * _part(loop, blocks)
+        claimed += loop.thread.by_id[place.node].self_ns / 1e9 * _part(loop, blocks, place.node, calls)
     left = 1.0 - saved / claimed
     return clamped(left, left / 2, 1.0 - least / claimed)
 
 
-def _part(loop: Loop, blocks: Blocks) -> float:
-    """Return the part of the loop that lies in the blocks."""
-    return min(float(blocks.seconds.sum()) / (loop.wall_ns / 1e9), 1.0)
+def _part(loop: Loop, blocks: Blocks, node: int, calls: dict[int, Floats]) -> float:
+    """Return the part of a node's calls in the loop that lies in the blocks; of the steps for a gap."""
+    whole = loop.thread.by_id[node].calls
+    inside = float(calls[node].sum()) if whole else float(blocks.counts["env_steps"].sum())
+    return min(inside / max(whole or loop.env_steps, 1), 1.0)

@@ -34,6 +34,8 @@ MACHINERY = re.compile(
     r"[/\\](functools|enum|copy|dataclasses|typing|abc|collections[/\\]__init__|types|<string>)(\.py)?$"
 )
 """Parts of the standard library that objects run through: cached_property, enums, copies, dataclasses."""
+LIBRARY = re.compile(r"\b(torch|np|numpy|cv2|jax|F)\.\w|\.(copy|numpy|clone|to|astype)\(")
+"""A line that calls arrays to work: its time is theirs, whatever object it is for."""
 ELSEWHERE = LEARNING | {Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT}
 LEAST_NS = 10_000
 """Less than this a step is fewer than a hundred such operations."""
@@ -91,8 +93,9 @@ def _is_machinery(frame: Frame) -> bool:
 def _is_object(atom: Atom) -> bool:
     """Say whether an object is being made, compared, hashed or asked for something."""
     inner = atom.stack[0]
-    return _is_machinery(inner) or bool(SPECIAL.fullmatch(bare_name(inner)))
+    return _is_machinery(inner) or bool(SPECIAL.fullmatch(bare_name(inner)) and not LIBRARY.search(inner.text))
 
 
 def _by_name(atom: Atom) -> bool:
-    return bool(BY_NAME.search(atom.stack[0].text))
+    text = atom.stack[0].text
+    return bool(BY_NAME.search(text) and not LIBRARY.search(text))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from hotloop.explain.evidence import copy_speed, duration, hottest, indices, left_over, size, times, total_ns
 from hotloop.explain.finding import Cause
 from hotloop.explain.loop import Loop
+from hotloop.spans import Phase
 from hotloop.trace.model import Node
 
 FEWEST_TENSORS = 24
@@ -58,4 +59,7 @@ def find(loop: Loop) -> list[Cause]:
 
 def _per_step(loop: Loop, node: Node, counter: str) -> float:
     """Return a counter for each step of an optimiser's span, 0 elsewhere."""
-    return loop.counted(counter, node) / node.calls if node.kind == "span" and node.calls else 0.0
+    # Counts of spans that are not timed for a while are their parent's: no optimiser's step, but what contains it.
+    if node.kind != "span" or node.phase is not Phase.OPTIMISE or not node.calls:
+        return 0.0
+    return loop.counted(counter, node) / node.calls

@@ -29,8 +29,8 @@ def wrapper_costs_ns(rounds: int = 400) -> tuple[float, float, float]:
     spans[_Env] = _Idle(1)  # type: ignore[assignment]
     plain = _Env.step
     counted = SpansByType(_Env, "step", Phase.ENV)
-    counted[_Env] = Span("probe", Phase.ENV, 1)
-    make_counted(counted[_Env])
+    counted[_Env] = probe = Span("probe", Phase.ENV, 1)
+    make_counted(probe)
     method, step, quick = timed_method(plain, spans), stepping(plain, spans), quick_stepping(plain, counted)
     least = {fn: float("inf") for fn in (plain, method, step, quick)}
     env = _Env()
