@@ -13,6 +13,7 @@ import pytest
 from hotloop import spans, ticks
 from hotloop.record.governor import (
     EVERY_DENSE,
+    LEARNT_THINNING,
     MAX_THINNING,
     SPANS_PART,
     Block,
@@ -112,7 +113,7 @@ def test_thinning_has_an_end(listening):
     made = governor(2000.0)
     for _ in range(40):
         made.learn(Counter({1: 3_000_000}), {1: 100.0}, set())
-    assert made.thinning == {1: MAX_THINNING}
+    assert made.thinning == {1: LEARNT_THINNING}
 
 
 def test_what_is_thinned_takes_what_it_calls_with_it(listening):

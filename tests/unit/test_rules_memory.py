@@ -112,7 +112,7 @@ def test_random_sample_of_a_deque_is_found_by_what_an_index_costs():
 
 
 def test_random_sample_of_a_list_is_fine():
-    assert rules(deque_sampling(taking_s=1.4, drawing_s=1.0)) == []
+    assert growing_sample.find(study(deque_sampling(taking_s=1.4, drawing_s=1.0))) == []
 
 
 def appending(text, self_s=3.0, phase=Phase.STORE, name="(Env.step → Net)", kind="gap"):

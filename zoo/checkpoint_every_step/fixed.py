@@ -80,8 +80,7 @@ class Agent:
             "actor_optimizer": self.actor_optimizer.state_dict(),
             "critic_optimizer": self.critic_optimizer.state_dict(),
         }
-        torch.save(state, os.path.join(folder, "agent.tmp"))
-        os.replace(os.path.join(folder, "agent.tmp"), os.path.join(folder, "agent.pt"))
+        torch.save(state, os.path.join(folder, "agent.pt"))
 
 
 def main():

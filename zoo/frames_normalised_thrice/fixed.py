@@ -1,6 +1,6 @@
 """DQN on stacks of four frames, kept as bytes and drawn as windows.
 
-A batch is made float once, then scaled and shifted in place.
+A batch is made float in a block that is kept, and scaled and shifted there.
 """
 
 import numpy as np
@@ -51,9 +51,9 @@ class FrameBuffer:
         return windows, *(torch.from_numpy(field[i]) for field in (self.actions, self.rewards, self.dones))
 
 
-def preprocess(windows):
-    """Frames as bytes to normalised floats."""
-    return torch.from_numpy(windows).float().mul_(1 / (255 * STD)).sub_(MEAN / STD)
+def preprocess(windows, out):
+    """Frames as bytes to normalised floats, in a block that is kept."""
+    return out.copy_(torch.from_numpy(windows)).mul_(1 / (255 * STD)).sub_(MEAN / STD)
 
 
 class Agent:
@@ -61,15 +61,16 @@ class Agent:
         self.q, self.target = QNetwork(), QNetwork()
         self.target.load_state_dict(self.q.state_dict())
         self.optimizer = torch.optim.Adam(self.q.parameters(), lr=3e-4, fused=True)
+        self.stack, self.windows = torch.empty(1, 4, SIZE, SIZE), torch.empty(BATCH, 5, SIZE, SIZE)
 
     @torch.no_grad()
     def act(self, stack):
         if np.random.random() < 0.1:
             return np.random.randint(3)
-        return int(self.q(preprocess(stack[None])).argmax())
+        return int(self.q(preprocess(stack[None], self.stack)).argmax())
 
     def update(self, windows, actions, rewards, dones):
-        x = preprocess(windows)
+        x = preprocess(windows, self.windows)
         with torch.no_grad():
             target = rewards + 0.99 * (1 - dones) * self.target(x[:, 1:]).amax(1)
         q = self.q(x[:, :4]).gather(1, actions[:, None]).squeeze(1)

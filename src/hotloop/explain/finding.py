@@ -34,6 +34,14 @@ class Finding:
     evidence: tuple[str, ...]
     advice: str
 
+    def __str__(self) -> str:
+        """What, where, how much, and what to do: as a user reads it."""
+        place = f"{self.file}:{self.line}" if self.file else self.span
+        gain = f", expect {self.gain:.2f}× ({self.gain_low:.2f} to {self.gain_high:.2f})" if self.gain > 1 else ""
+        told = "".join(f"\n  - {each}" for each in self.evidence)
+        advice = self.advice.replace("\n", "\n  ")
+        return f"{self.title}\n  {place}{gain}{told}\n  {advice}"
+
 
 @dataclass(frozen=True, slots=True)
 class Residual:

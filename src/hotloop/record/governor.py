@@ -20,7 +20,7 @@ from hotloop.clock import now_ns
 from hotloop.spans import Span
 
 BLOCK_NS = 200_000_000
-LONGEST_BLOCK_NS = 4 * BLOCK_NS
+LONGEST_BLOCK_NS = 2 * BLOCK_NS
 SLOWEST_NS = 40_000_000
 """The stacks are looked at no less often than this."""
 LONG_NS = 20_000_000
@@ -29,7 +29,9 @@ RARE_PER_S = 20
 IN_PLACE = 3.0
 """A span between torch operations costs about so many times that of a tight loop (assumed, with the spread below)."""
 IN_PLACE_SPREAD = 1.5
-MAX_THINNING = 6
+MAX_THINNING, LEARNT_THINNING = 6, 5
+"""One in 64 blocks where spans come faster than they can be folded; else one in 32, so that no stretch of the run of
+more than a dozen seconds goes by untimed."""
 FIRST_HOLD, MAX_HOLD = 25, 6400
 """Blocks for which a span that came too fast stays thinned; doubled each time that it happens again."""
 SPANS_PART = 0.5
@@ -191,7 +193,7 @@ class Governor:
         total, allowed = sum(share.values()), self.budget * SPANS_PART
         for code in sorted(self._fine, key=lambda each: -share[each]):
             thin = self.thinning.get(code, 0)
-            if total > allowed and thin < MAX_THINNING:
+            if total > allowed and thin < LEARNT_THINNING:
                 self.thinning[code] = thin + 1
                 total -= share[code] / 2
             elif thin and total + share[code] < allowed / 2 and self._held.get(code, 0) <= self.index:

@@ -155,7 +155,9 @@ def record(
     words = command or sys.argv
     target = Path(path) if path is not None else default_path(words)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise HotloopError(f"{target} is not an empty directory: choose another with --out, or remove it")
+        raise HotloopError(
+            f"{target} is not an empty directory: choose another (--out DIR, or the path given to record), or remove it"
+        )
     session = Session(target.absolute(), options or RecordOptions(), main=True)
     manifest = {
         "format": FORMAT_VERSION,

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 
-from hotloop.explain.evidence import duration, grow, hottest, indices, matching, meeting_line, percent, total_ns
+from hotloop.explain.evidence import duration, grow, hottest, indices, matching, percent, total_ns
 from hotloop.explain.finding import Cause, clamped
-from hotloop.explain.loop import Atom, Loop
+from hotloop.explain.loop import Loop
 from hotloop.spans import Phase
 from hotloop.trace.model import Node
 
@@ -56,7 +56,6 @@ def find(loop: Loop) -> list[Cause]:
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
-            blame=_blame(claimed),
         )
     ]
 
@@ -65,7 +64,3 @@ def outermost_save(loop: Loop, node: Node) -> Node | None:
     """Return the outermost span of saving that a node is in, None if there is none."""
     spans = [each for each in loop.lineage(node) if each.kind == "span" and each.phase is Phase.CHECKPOINT]
     return spans[-1] if spans else None
-
-
-def _blame(claimed: list[Atom]) -> tuple[str, int] | None:
-    return meeting_line(claimed, least=0.7)

@@ -16,6 +16,8 @@ STACKS = re.compile(r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor)\(|\b(np|
 CONVERTS = re.compile(
     r"\.permute\(|\.transpose\(|\.float\(\)|/\s*255|astype\((np\.)?float|\.contiguous\(\)|\.view\(1,|\.to\(torch\.float"
 )
+ALSO = re.compile(r"\.(step|backward|log_prob|sample)\(|\b(Categorical|Normal)\(")
+"""A line that does other work besides says nothing of how much of it is converting."""
 FRAME_NS = 150_000
 """Small observations are converted in a few microseconds; only frames take this long per environment step."""
 LEAST_STACKING = 0.2
@@ -31,7 +33,9 @@ Write each new frame once, as small as the agent needs it, and hand out a view:
 def find(loop: Loop) -> list[Cause]:
     """Find conversions and stacks of frames outside of learning."""
     elsewhere = LEARNING | {Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT}
-    pool = loop.where(lambda a: a.own is not None and not (loop.phases(a.node) & elsewhere))
+    pool = loop.where(
+        lambda a: a.own is not None and not ALSO.search(a.own.text) and not (loop.phases(a.node) & elsewhere)
+    )
     stacks = matching(pool, STACKS)
     claimed = grow([*stacks, *matching(pool, CONVERTS)], pool)
     steps = max(loop.env_steps, 1)

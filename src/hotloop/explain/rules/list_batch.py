@@ -33,8 +33,8 @@ OF_TENSORS = re.compile(r"\btorch\.(stack|cat|vstack)\(")
 UNZIP = re.compile(r"\bzip\(\*|\brandom\.(sample|choices?)\(")
 SUBSCRIPT = re.compile(r"[\w\)\]]\[")
 ELSEWHERE = ENVIRONMENT | {Phase.ACT, Phase.STORE, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT, Phase.WAIT}
-GATHER_CALL_NS = 25_000
-"""What a gather of five small columns costs whatever their size: five indexing calls of some microseconds."""
+GATHER_COLUMN_NS = 5_000
+"""What a gather of a small column costs whatever its size: an indexing call and a conversion."""
 GATHER_PASSES = 1.5
 """A gather of rows is that much slower than a plain copy of the bytes."""
 HEAVY_BYTES = 100_000
@@ -42,10 +42,10 @@ AS_FRAMES = 5 / 32
 """Bytes left of two float32 stacks of four where one window of five uint8 frames is gathered instead."""
 ADVICE = """\
 Keep transitions in preallocated arrays and gather a batch by index:
-    self.obs = np.zeros((capacity, *shape), np.uint8)      # once; one array a field
+    self.obs = np.zeros((capacity, *shape), obs.dtype)     # once; one array a field, in the type it comes in
     self.obs[self.at] = obs                                # add
     i = np.random.randint(0, self.size, batch_size)        # sample
-    obs = torch.from_numpy(self.obs[i]).float().div_(255)  # one gather, one conversion"""
+    obs = torch.from_numpy(self.obs[i])                    # one gather; of byte frames then .float().div_(255)"""
 
 
 def builds_from_list(text: str, sampling: bool) -> bool:
@@ -66,6 +66,8 @@ def find(loop: Loop) -> list[Cause]:
     seeds = [a for a in pool if builds_from_list(own_text(a), Phase.SAMPLE in loop.phases(a.node))]
     if not seeds:
         return []
+    # Each line that builds an array is a column of the batch.
+    columns = len({(atom.own.file, atom.own.line) for atom in seeds if atom.own is not None})
     seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]
     # Only a function that samples is replaced as a whole; one that also learns keeps its other lines.
     sampling = [atom for atom in pool if Phase.SAMPLE in loop.phases(atom.node)]
@@ -75,7 +77,7 @@ def find(loop: Loop) -> list[Cause]:
     moved = loop.counts.get("replay_bytes", 0)
     heavy = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1) > HEAVY_BYTES
     gathered = moved * (AS_FRAMES if heavy else 1.0)
-    fixed_ns = calls * GATHER_CALL_NS + GATHER_PASSES * gathered / copy_speed(loop) * 1e9
+    fixed_ns = calls * columns * GATHER_COLUMN_NS + GATHER_PASSES * gathered / copy_speed(loop) * 1e9
     residual = left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns)
     evidence = [hottest(loop, claimed)]
     if moved:

@@ -31,10 +31,10 @@ LEAST_NS = 200_000
 """For each batch: vectors are normalised in microseconds, only images take this long."""
 ELSEWHERE = frozenset({Phase.ENV, Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT})
 ADVICE = """\
-Convert once and scale in place, or leave the scale to the first layer; never through float64:
-    x = torch.from_numpy(frames)                # uint8, gathered from replay
-    x = x.float().mul_(1 / (255 * std)).sub_(mean / std)      # one new block, two passes in cache order
-    # or once, after loading: conv1.weight /= 255 * std, and the mean goes into conv1.bias"""
+Convert into a block that is kept, and scale there; or leave the scale to the first layer. Never through float64:
+    self.x = torch.empty(batch, 4, 84, 84)                                # once
+    self.x.copy_(torch.from_numpy(frames)).mul_(1 / (255 * std)).sub_(mean / std)   # uint8 in, nothing new made
+    # or once: conv1.weight /= 255 * std, the mean into conv1.bias, and x.float() for each batch"""
 
 
 def passes(text: str) -> list[float]:
@@ -63,7 +63,7 @@ def find(loop: Loop) -> list[Cause]:
     batches = max(loop.updates, 1)
     if not claimed or busy_ns(claimed) / batches < LEAST_NS:
         return []
-    left = (CONVERT + 2 * PASS_IN_PLACE) * len({function_of(a.own) for a in claimed if a.own}) / sum(counted)
+    left = 3 * PASS_IN_PLACE * len({function_of(a.own) for a in claimed if a.own}) / sum(counted)
     return [
         Cause(
             rule="two_pass_normalise",
