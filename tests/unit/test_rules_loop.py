@@ -306,7 +306,7 @@ def test_a_possible_timing_and_one_of_a_gpu_are_left_alone():
     assert "impossible_timing" not in rules(computing(flops=510_000_000_000, seconds=0.01, gpu="some GPU"))
 
 
-def crowded(torch_threads, workers, cores=4, waited_s=0.0):
+def crowded(torch_threads, workers, cores=4, waited_s=0.0, cpu=0.9):
     others = [
         make_process([make_thread([place("Env.step", Phase.ENV, 10.0, 10)])], pid=200 + i, main=False)
         for i in range(workers)
@@ -318,7 +318,7 @@ def crowded(torch_threads, workers, cores=4, waited_s=0.0):
             place("Env.step", Phase.ENV, 2.0, 1000),
             place("Connection.recv", Phase.WAIT, waited_s, 1000),
         ],
-        [seen("backward", [line], 8.0, cpu=0.5)],
+        [seen("backward", [line], 8.0, cpu=cpu)],
         {"env_steps": 1000, "vector_steps": 1000, "updates": 1000},
         {"cores": cores},
         others=others,
@@ -340,6 +340,15 @@ def test_threads_and_workers_together_are_found():
 
 def test_workers_that_are_waited_for_are_in_nobodys_way():
     assert rules(crowded(torch_threads=4, workers=3, waited_s=8.0)) == []
+
+
+def test_threads_that_wait_for_each_other_are_found_although_nobody_of_this_run_is_in_their_way():
+    (finding,) = explain(crowded(torch_threads=4, workers=0, cpu=0.4))
+    assert (finding.rule, finding.title) == (
+        "oversubscription",
+        "Torch's 4 threads wait for each other: something else keeps the 4 cores busy.",
+    )
+    assert rules(crowded(torch_threads=1, workers=0, cpu=0.4)) == []
 
 
 @pytest.mark.parametrize("trace", [crowded(1, 4), crowded(2, 2), crowded(4, 1), crowded(4, 0)])

@@ -1,7 +1,8 @@
-"""oversubscription: more compute threads than processor cores.
+"""oversubscription: more compute threads than processor cores that are free for them.
 
 Each small operation waits until the last of its threads has had its turn on a core, and the threads spin
-meanwhile and take the cores from the environments. One thread is fastest for small networks.
+meanwhile and take the cores from the environments. One thread is fastest for small networks. What keeps the
+cores busy may be the run's own processes or somebody else's: then only the waiting shows it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,11 @@ COMPUTES = LEARNING | {Phase.ACT}
 TOO_MANY = 1.25
 """Busy threads for each core; up to here the scheduler hides it."""
 FEWEST_CALLS = 20
+WAITING = 0.6
+"""A network's code that is on the processor for less of its time than this waits for the other threads of its pool."""
+LEAST_SAMPLES = 50
+SMALL_NS = 10_000_000
+"""A call that takes less at best gains nothing by a second thread that is worth the waiting."""
 
 
 def find(loop: Loop) -> list[Cause]:
@@ -24,16 +30,19 @@ def find(loop: Loop) -> list[Cause]:
     threads = int(torch.get("threads") or 0)
     cores = int(loop.machine.get("cores") or 0)
     busy = _busy(loop, cores)
-    if not cores or threads <= 1 or threads + busy <= TOO_MANY * cores:
-        return []
     computing = loop.where(lambda a: a.node.phase in COMPUTES and a.node.kind == "span")
-    if not computing:
+    if not cores or threads <= 1 or not computing:
+        return []
+    crowded = threads + busy > TOO_MANY * cores
+    if not crowded and not _wait_for_each_other(loop, computing):
         return []
     place = torch.get("set_at")
     return [
         Cause(
             rule="oversubscription",
-            title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores.",
+            title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores."
+            if crowded
+            else f"Torch's {threads} threads wait for each other: something else keeps the {cores} cores busy.",
             atoms=indices(computing),
             residual=_undisturbed(computing),
             evidence=(
@@ -58,6 +67,15 @@ def _busy(loop: Loop, cores: int) -> float:
     waited_ns = total_ns(loop.where(lambda atom: Phase.WAIT in loop.phases(atom.node)))
     work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
     return max(work_ns - cores * waited_ns, 0.0) / max(loop.wall_ns - waited_ns, 1.0)
+
+
+def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
+    """Say whether small networks wait for the threads that they are divided among."""
+    nodes = _spans(computing)
+    if loop.machine.get("gpu") or not nodes or sum(atom.n for atom in computing) < LEAST_SAMPLES:
+        return False
+    best_ns = sum(node.min_ns * node.calls for node in nodes) / sum(node.calls for node in nodes)
+    return best_ns < SMALL_NS and _computing_share(computing) < WAITING
 
 
 def _cpu_ns(process: Process) -> float:
