@@ -129,6 +129,18 @@ def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
+def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "run").touch()
+    with pytest.raises(HotloopError, match=r"cannot make .*: choose another with --out"):
+        run(Trainee([]), options(tmp_path, steps=10, out=tmp_path / "run" / "below"))
+
+
+def test_a_mistake_in_the_call_leaves_no_run_behind(tmp_path: Path) -> None:
+    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path, profile=True)):
+        raise HotloopError("board is 2")
+    assert not (tmp_path / "run").exists()
+
+
 def test_wandb_that_is_not_installed_is_said_before_anything_begins(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     try:

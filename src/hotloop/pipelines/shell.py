@@ -69,12 +69,13 @@ class Shell:
         self._evaluation: dict[str, float | None] = {}
         self._best: float | None = None
         self._saved: Path | None = None
+        self._has_begun = False
 
     def __enter__(self) -> Shell:
         self._started_ns = now_ns()
         if self._options.wandb:
             check_wandb()
-        _refuse_taken(self.run_dir)
+        _make_empty(self.run_dir)
         if self._options.profile:
             from hotloop.record.options import RecordOptions
             from hotloop.record.session import record
@@ -83,13 +84,15 @@ class Shell:
             looks = RecordOptions(functions=given.functions, ops=given.ops, warmup=given.warmup)
             settings = asdict(self.config) | {"pipeline": self.pipeline}
             self._open.enter_context(record(self.run_dir, options=looks, config=settings))
-        self.run_dir.mkdir(parents=True, exist_ok=True)
         self._open.callback(self._bar.end_line)
         self._open.enter_context(self._stop)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._open.close()
+        if isinstance(error, HotloopError) and not self._has_begun:
+            # A mistake in the call: nothing was trained, and nothing is left that looks like a run.
+            shutil.rmtree(self.run_dir, ignore_errors=True)
 
     def say(self, text: str) -> None:
         """Tell the user something."""
@@ -105,6 +108,7 @@ class Shell:
 
     def begin(self, trainee: Trainee) -> None:
         """Start the clock: everything is built and compiled."""
+        self._has_begun = True
         self._trainee = trainee
         self.config = trainee.config
         configuration.write_toml(self.config, self.run_dir / "config.toml")
@@ -293,9 +297,13 @@ def _default_path(pipeline: str) -> Path:
     return default_path([pipeline])
 
 
-def _refuse_taken(path: Path) -> None:
+def _make_empty(path: Path) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise HotloopError(f"{path} is not an empty directory: choose another with --out, or remove it")
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise HotloopError(f"cannot make {path} ({error.strerror or error}): choose another with --out") from error
 
 
 def _with_limit(options: Options) -> Options:
