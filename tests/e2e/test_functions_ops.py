@@ -171,7 +171,7 @@ def test_layers_are_timed_forward_and_backward_and_change_nothing(place, plain):
         assert row["forward_s"] > 0
         assert row["backward_s"] > 0
     below = sum(rows[name]["backward_s"] for name in ("QNetwork.body", "QNetwork.head"))
-    assert rows["QNetwork"]["backward_s"] >= below
+    assert rows["QNetwork"]["backward_s"] >= below - 1e-9, "no less than its parts, but for the rounding of their sum"
     assert rows["QNetwork"]["share"] == pytest.approx(1.0)
     assert content["counts"]["updates"] == UPDATES, "layers are timed in passing"
 
