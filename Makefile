@@ -38,13 +38,13 @@ $(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@touch $@
 
 $(VENV)/.stamp-dev: $(BUILT_FROM) $(VENV)/.stamp-torch
-	@echo "set-up: installing hotloop[train,sb3,dev]"
-	@$(INSTALL) -e ".[train,sb3,dev]"
+	@echo "set-up: installing hotloop[train,carracing,sb3,dev]"
+	@$(INSTALL) -e ".[train,carracing,sb3,dev]"
 	@touch $@
 
 $(VENV)/.stamp-bench: $(BUILT_FROM) $(VENV)/.stamp-torch
-	@echo "set-up: installing hotloop[bench]"
-	@$(INSTALL) -e ".[bench]"
+	@echo "set-up: installing hotloop[carracing,bench]"
+	@$(INSTALL) -e ".[carracing,bench]"
 	@touch $@
 
 demo: $(VENV)/.stamp-train

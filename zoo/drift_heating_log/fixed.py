@@ -61,16 +61,17 @@ class ReplayBuffer:
         self.actions = np.zeros(CAPACITY, np.int64)
         self.rewards = np.zeros(CAPACITY, np.float32)
         self.dones = np.zeros(CAPACITY, np.float32)
-        self.added = 0
+        self.position, self.size = 0, 0
 
     def push(self, state, action, reward, next_state, done):
-        i = self.added % CAPACITY
+        i = self.position
         self.states[i], self.actions[i], self.rewards[i] = state, action, reward
         self.next_states[i], self.dones[i] = next_state, done
-        self.added += 1
+        self.position = (self.position + 1) % CAPACITY
+        self.size = min(self.size + 1, CAPACITY)
 
     def sample(self, batch_size):
-        i = np.random.randint(0, min(self.added, CAPACITY), batch_size)
+        i = np.random.randint(0, self.size, batch_size)
         columns = (self.states, self.actions, self.rewards, self.next_states, self.dones)
         return tuple(torch.from_numpy(column[i]) for column in columns)
 

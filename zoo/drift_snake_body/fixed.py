@@ -75,20 +75,24 @@ class Snake:
         down, right = MOVES[self.heading]
         head = self.body[0][0] + down, self.body[0][1] + right
         self.age += 1
-        if not (0 <= head[0] < SIZE and 0 <= head[1] < SIZE) or self.on_body(head):
-            return self.look(), -10.0, True, False, {}
-        reward = 0.1 if self.distance(head) < self.distance(self.body[0]) else -0.15
+        dead = not (0 <= head[0] < SIZE and 0 <= head[1] < SIZE) or self.on_body(head)
+        reward = -10.0 if dead else self.move(head)
+        return self.look(), reward, dead, self.age >= MAX_STEPS, {}
+
+    def move(self, head):
+        """Go to a free cell, eat what is there, and return the reward."""
+        closer = self.distance(head) < self.distance(self.body[0])
+        eaten = head == self.food
         self.body.insert(0, head)
         self.taken.add(head)
-        if head == self.food:
-            reward = 10.0
+        if eaten:
             self.growing += GROWTH
             self.food = self.free_cell()
         if self.growing:
             self.growing -= 1
         else:
             self.taken.remove(self.body.pop())
-        return self.look(), reward, False, self.age >= MAX_STEPS, {}
+        return 10.0 if eaten else 0.1 if closer else -0.15
 
 
 def main():
