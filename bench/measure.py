@@ -193,11 +193,13 @@ def cells(row: Row) -> list[str]:
     """The row as text: name, ours, peer, ratio, interval, asked, shown."""
     asked = f"≥ {number(row.asked)}" if row.asked else ""
     limit = "at most " if row.peer_name == LIMIT else ""
-    peer = f"{limit}{number(row.peer)} {row.unit}"
+    # Factors that are near 1 differ in their last digits.
+    text = "{:.3f}".format if row.unit == "×" else number
+    peer = f"{limit}{text(row.peer)} {row.unit}"
     if not limit:
         peer += f" ({row.peer_name})"
-    interval = f"{number(row.low)} to {number(row.high)}"
-    return [row.name, f"{number(row.ours)} {row.unit}", peer, number(row.ratio), interval, asked, row.verdict]
+    interval = f"{text(row.low)} to {text(row.high)}"
+    return [row.name, f"{text(row.ours)} {row.unit}", peer, text(row.ratio), interval, asked, row.verdict]
 
 
 HEADINGS = ["what", "hotloop", "beside it", "ratio", "90 % interval", "asked", "shown"]

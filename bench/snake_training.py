@@ -22,6 +22,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
 from hotloop.pipelines import snake
+from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.dqn_snake import FAITHFUL, Agent, Training, collect, learn, make_replay
 from hotloop.pipelines.timing import Laps
@@ -79,7 +80,7 @@ def ours(features: Any, updates: int) -> Step:
     """Return a few vector steps of dqn-snake, its faithful preset."""
     config = replace(FAITHFUL, features=features, updates_per_step=updates, kernel="numba")
     env = snake.make_env(config, config.envs)
-    obs, _ = env.reset(seed=snake.training_seeds(0, config.envs))
+    obs, _ = env.reset(seed=training_seeds(0, config.envs))
     replay, rng = make_replay(config, obs, BUFFER), np.random.default_rng(0)
     training = Training(config, env, replay, Agent(config), rng, obs, Counts(), Episodes(config.envs))
     timed = Laps()

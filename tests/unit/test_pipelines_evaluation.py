@@ -3,18 +3,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotloop.pipelines import evaluation, snake
+from hotloop.pipelines import evaluation, games, snake
 from hotloop.pipelines.dqn_snake import Config
 
 
-def played(score: list[int], cause: str = "wall") -> snake.Played:
-    return snake.Played(
-        np.array(score), np.array(score) * 10.0, np.full(len(score), 4), np.array([cause] * len(score), object)
+def played(score: list[int], cause: str = "wall") -> games.Played:
+    return games.Played(
+        np.array(score), np.array(score) * 10.0, np.full(len(score), 4), np.array([cause] * len(score), object), "win"
     )
 
 
 def test_a_board_is_described_by_hand() -> None:
-    told = evaluation.describe(played([0, 10, 20, 30, 40]), 10)
+    told = evaluation.describe(played([0, 10, 20, 30, 40]), {"board": 10})
     assert (told["score_mean"], told["score_min"], told["score_max"]) == (20.0, 0, 40)
     assert told["score_percentiles"] == {"p5": 2.0, "p25": 10.0, "p50": 20.0, "p75": 30.0, "p95": 38.0}
     assert told["score_histogram"]["edges"] == [0, 5, 10, 15, 20, 25, 30, 35, 40, 45]
@@ -25,7 +25,7 @@ def test_a_board_is_described_by_hand() -> None:
 
 def test_the_histogram_holds_every_score() -> None:
     for scores in ([3], [0, 97], [5, 5, 5], [0, 9], [0, 10]):
-        counts = evaluation.describe(played(scores), 10)["score_histogram"]["counts"]
+        counts = evaluation.describe(played(scores), {"board": 10})["score_histogram"]["counts"]
         assert sum(counts) == len(scores)
         assert len(counts) <= 10
 
@@ -41,17 +41,17 @@ def test_the_interval_of_a_constant_is_that_constant_and_of_a_coin_its_deviation
 
 def test_two_agents_are_compared_game_by_game() -> None:
     ours, theirs = [1, 50, 20, 90], [0, 49, 19, 89]
-    assert evaluation.compare(played(ours), played(theirs), 10) == {
+    assert evaluation.compare(played(ours), played(theirs), {"board": 10}) == {
         "board": 10, "difference": 1.0, "low": 1.0, "high": 1.0, "verdict": "better"
     }  # fmt: skip
-    assert evaluation.compare(played(theirs), played(ours), 10)["verdict"] == "worse"
-    assert evaluation.compare(played([1, 2, 3, 0]), played([2, 1, 0, 3]), 10)["verdict"] == "inconclusive"
+    assert evaluation.compare(played(theirs), played(ours), {})["verdict"] == "worse"
+    assert evaluation.compare(played([1, 2, 3, 0]), played([2, 1, 0, 3]), {})["verdict"] == "inconclusive"
 
 
 def test_held_out_games_are_the_same_for_all_and_none_of_the_training_games() -> None:
-    held_out = snake.held_out_seeds(200)
-    assert held_out[:10] == snake.held_out_seeds(10)
-    training = {seed for run in range(20) for seed in snake.training_seeds(run, 256)}
+    held_out = games.held_out_seeds(200)
+    assert held_out[:10] == games.held_out_seeds(10)
+    training = {seed for run in range(20) for seed in games.training_seeds(run, 256)}
     assert len(training) == 20 * 256
     assert not training & set(held_out)
 
@@ -71,3 +71,12 @@ def test_an_agent_that_circles_runs_out_of_time() -> None:
     assert timeouts.any()
     assert set(told.length[timeouts]) == {12}
     assert told.returned[timeouts] == pytest.approx([-5 - 12 * 0.01 + 0.01 * k for k in told.score[timeouts]], abs=1e-5)
+
+
+def test_returns_below_zero_have_a_place_in_the_histogram() -> None:
+    told = evaluation.describe(
+        games.Played(np.array([-92.5, 12.25]), np.zeros(2), np.zeros(2), np.array(["off"] * 2), "lap"),
+        {"environment": "x"},
+    )
+    assert told["environment"] == "x"
+    assert (told["score_min"], told["score_max"], sum(told["score_histogram"]["counts"])) == (-92.5, 12.25, 2)

@@ -11,7 +11,7 @@ from typing import Any
 from hotloop.errors import HotloopError
 
 SCHEMA = 1
-HEAD = ("board", "mean", "95 % interval", "median", "p5", "p95", "best", "steps", "wins")
+HEAD = ("mean", "95 % interval", "median", "p5", "p95", "best", "steps", "wins")
 BAR = 30
 
 
@@ -19,9 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or a run directory, of which the best is taken")
     parser.add_argument("--episodes", type=_whole, default=100, metavar="N", help="episodes a board (default 100)")
-    parser.add_argument("--board", type=_boards, metavar="8,10,15", help="sizes of board (default: as trained)")
+    parser.add_argument("--board", type=_boards, metavar="8,10,15", help="Snake: sizes of board (default: as trained)")
+    parser.add_argument("--official", action="store_true", help="CarRacing: on Gymnasium's own environment, too")
     parser.add_argument(
-        "--max-steps", type=_whole, metavar="N", help="steps until an episode ends (default: as trained)"
+        "--max-steps", type=_whole, metavar="N", help="steps, in CarRacing frames, of an episode (default: as trained)"
     )
     parser.add_argument("--compare", type=Path, metavar="OTHER", help="play the same games with another checkpoint")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
@@ -31,82 +32,83 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play and report; return the exit code."""
-    from hotloop.pipelines import evaluation, load_agent
+    from hotloop.pipelines import evaluation, game, load_agent
     from hotloop.pipelines.checks import require_device
 
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     other = load_agent(arguments.compare, arguments.device) if arguments.compare else None
-    boards, rows, gains = arguments.board or [agent.config.board], [], []
-    for board in boards:
-        played = _play(agent, board, arguments)
-        rows.append(evaluation.describe(played, board))
+    played_by = game(agent.pipeline)
+    kind, rows, gains = played_by.PLACE, [], []
+    for place in played_by.places(agent.config, arguments.board, arguments.official):
+        where = {kind: place}
+        played = _play(agent, place, arguments)
+        rows.append(evaluation.describe(played, where))
         if other is not None:
-            gains.append(evaluation.compare(played, _play(other, board, arguments), board))
+            gains.append(evaluation.compare(played, _play(other, place, arguments), where))
     told = {"schema": SCHEMA, "checkpoint": str(agent.path), "pipeline": agent.pipeline, "env_steps": agent.env_steps}
-    told |= {"boards": rows}
+    told |= {f"{kind}s": rows}
     if other is not None:
-        told |= {"compare": {"checkpoint": str(other.path), "boards": gains}}
+        told |= {"compare": {"checkpoint": str(other.path), f"{kind}s": gains}}
     if arguments.json:
         print(json.dumps(told))
     else:
-        print(_text(told))
+        print(_text(told, kind))
     if arguments.markdown:
-        _write(arguments.markdown, _markdown(told))
+        _write(arguments.markdown, _markdown(told, kind))
     return 0
 
 
-def _play(agent: Any, board: int, arguments: argparse.Namespace) -> Any:
+def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
     from dataclasses import replace
 
-    from hotloop.pipelines import snake
+    from hotloop.pipelines import game
 
-    game = agent.config
-    if game.features == "grid" and board != game.board:
-        raise HotloopError(f"--board {board}: an agent that sees the grid plays only its own board of {game.board}")
+    played, config = game(agent.pipeline), agent.config
     if arguments.max_steps:
-        game = replace(game, max_steps=arguments.max_steps)
-    return snake.play_episodes(agent.act, game, arguments.episodes, board)
+        config = replace(config, **{played.LIMIT: arguments.max_steps})
+    return played.play_episodes(agent.act, config, arguments.episodes, place)
 
 
-def _cells(row: dict[str, Any]) -> list[str]:
+def _cells(row: dict[str, Any], kind: str) -> list[str]:
     at = row["score_percentiles"]
     return [
-        str(row["board"]), f"{row['score_mean']:.2f}", f"{row['score_low']:.2f} to {row['score_high']:.2f}",
-        f"{at['p50']:.0f}", f"{at['p5']:.0f}", f"{at['p95']:.0f}", str(row["score_max"]),
+        str(row[kind]), f"{row['score_mean']:.2f}", f"{row['score_low']:.2f} to {row['score_high']:.2f}",
+        f"{at['p50']:.0f}", f"{at['p5']:.0f}", f"{at['p95']:.0f}", f"{row['score_max']:.0f}",
         f"{row['steps_mean']:.0f}", f"{row['success_rate']:.0%}",
     ]  # fmt: skip
 
 
-def _text(told: dict[str, Any]) -> str:
-    rows = [list(HEAD), *map(_cells, told["boards"])]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(HEAD))]
+def _text(told: dict[str, Any], kind: str) -> str:
+    places = told[f"{kind}s"]
+    rows = [[kind, *HEAD], *(_cells(row, kind) for row in places)]
+    widths = [max(len(row[k]) for row in rows) for k in range(len(HEAD) + 1)]
     lines = [f"{told['pipeline']}, {told['env_steps']:,} steps trained: {told['checkpoint']}", ""]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
-    for row in told["boards"]:
+    for row in places:
         edges, counts = row["score_histogram"]["edges"], row["score_histogram"]["counts"]
         causes = ", ".join(f"{cause} {times}" for cause, times in row["causes"].items())
-        lines += ["", f"scores on board {row['board']} ({row['episodes']} episodes; ended by {causes})"]
+        lines += ["", f"scores on {kind} {row[kind]} ({row['episodes']} episodes; ended by {causes})"]
         for low, high, times in zip(edges, edges[1:], counts, strict=False):
             lines.append(f"  {low:>4} to {high - 1:<4} {times:>5}  " + "█" * round(BAR * times / max(counts)))
-    for gain in told.get("compare", {}).get("boards", []):
-        lines += ["", _gain(gain, told["compare"]["checkpoint"])]
+    for gain in told.get("compare", {}).get(f"{kind}s", []):
+        lines += ["", _gain(gain, kind, told["compare"]["checkpoint"])]
     return "\n".join(lines)
 
 
-def _gain(gain: dict[str, Any], other: str) -> str:
+def _gain(gain: dict[str, Any], kind: str, other: str) -> str:
     return (
-        f"board {gain['board']}: {gain['difference']:+.2f} ({gain['low']:+.2f} to {gain['high']:+.2f}) "
+        f"{kind} {gain[kind]}: {gain['difference']:+.2f} ({gain['low']:+.2f} to {gain['high']:+.2f}) "
         f"against {other} on the same games: {gain['verdict']}"
     )
 
 
-def _markdown(told: dict[str, Any]) -> str:
+def _markdown(told: dict[str, Any], kind: str) -> str:
     lines = [f"`{told['checkpoint']}` ({told['pipeline']}, {told['env_steps']:,} steps), greedy on held-out seeds:", ""]
-    lines += ["| " + " | ".join(HEAD) + " |", "|" + " ---: |" * len(HEAD)]
-    lines += ["| " + " | ".join(_cells(row)) + " |" for row in told["boards"]]
-    gains = told.get("compare", {}).get("boards", [])
-    lines += ["", *(_gain(gain, told["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
+    lines += ["| " + " | ".join([kind, *HEAD]) + " |", "|" + " ---: |" * (len(HEAD) + 1)]
+    lines += ["| " + " | ".join(_cells(row, kind)) + " |" for row in told[f"{kind}s"]]
+    gains = told.get("compare", {}).get(f"{kind}s", [])
+    lines += ["", *(_gain(gain, kind, told["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
     return "\n".join([*lines, ""])
 
 

@@ -27,16 +27,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or a run directory, of which the best is taken")
     parser.add_argument("--gif", type=Path, metavar="F.gif", help="film the game instead of showing it")
-    parser.add_argument("--board", type=int, metavar="N", help="size of the board (default: as trained)")
+    parser.add_argument("--board", type=int, metavar="N", help="Snake: size of the board (default: as trained)")
+    parser.add_argument("--official", action="store_true", help="CarRacing: play Gymnasium's own environment")
     parser.add_argument("--game", type=int, default=0, metavar="K", help="the K-th of the held-out games (default 0)")
-    parser.add_argument("--fps", type=float, default=15.0, metavar="N", help="steps a second (default 15)")
+    parser.add_argument("--fps", type=float, default=15.0, metavar="N", help="pictures a second (default 15)")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
     parser.add_argument("--json", action="store_true", help="print only how the game ended, as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Play one game; return the exit code."""
-    from hotloop.pipelines import load_agent
+    from hotloop.pipelines import game, load_agent
     from hotloop.pipelines.checks import require_device
 
     if not 0 < arguments.fps <= 1000:
@@ -45,33 +46,32 @@ def run(arguments: argparse.Namespace) -> int:
         raise HotloopError(f"--game is {arguments.game}: give 0 or more")
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
-    board = arguments.board or agent.config.board
+    played = game(agent.pipeline)
+    # With --official there are two, ours and that one: the last is meant.
+    place = played.places(agent.config, [arguments.board] if arguments.board else None, arguments.official)[-1]
     if arguments.gif:
-        ending = film(agent, board, arguments.game, arguments.gif, arguments.fps)
+        ending = film(agent, place, arguments.game, arguments.gif, arguments.fps)
     else:
-        ending = _show(agent, board, arguments)
-    told = {"schema": SCHEMA, "checkpoint": str(agent.path), "board": board, "game": arguments.game} | ending
-    print(json.dumps(told) if arguments.json else f"score {told['score']} in {told['steps']} steps, {told['cause']}")
+        ending = _show(agent, place, arguments)
+    told = {"schema": SCHEMA, "checkpoint": str(agent.path), played.PLACE: place, "game": arguments.game} | ending
+    print(json.dumps(told) if arguments.json else f"score {told['score']:g} in {told['steps']} steps, {told['cause']}")
     return 0
 
 
-def film(agent: Any, board: int, game: int, path: Path, fps: float) -> dict[str, Any]:
+def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[str, Any]:
     """Write a game as an animated GIF; return how it ended."""
     from PIL import Image
 
-    from hotloop.pipelines.snake import watch
+    from hotloop.pipelines import game
 
-    def play() -> Any:
-        return watch(agent.act, agent.config, board, game, "rgb_array")
-
-    # All frames share the colours of a few: that is ten times faster than choosing them for each.
-    samples = [each.draw() for each in play() if each.steps % SAMPLE_EVERY == 0]
-    palette = Image.fromarray(np.concatenate(samples)).quantize(COLOURS, dither=Image.Dither.NONE)
-    pictures, ending = [], {}
-    for each in play():
+    frames, ending = [], {}
+    for each in game(agent.pipeline).watch(agent.act, agent.config, place, number, "rgb_array"):
         ending = _told(each)
-        if len(pictures) < MOST_FRAMES:
-            pictures.append(Image.fromarray(each.draw()).quantize(palette=palette, dither=Image.Dither.NONE))
+        if len(frames) < MOST_FRAMES:
+            frames.append(np.array(each.draw()))
+    # All frames share the colours of a few: that is ten times faster than choosing them for each.
+    palette = Image.fromarray(np.concatenate(frames[::SAMPLE_EVERY])).quantize(COLOURS, dither=Image.Dither.NONE)
+    pictures = [Image.fromarray(each).quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
     durations = [round(1000 / fps)] * (len(pictures) - 1) + [HOLD_MS]
     try:
         pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=durations, loop=0, optimize=False)
@@ -81,13 +81,13 @@ def film(agent: Any, board: int, game: int, path: Path, fps: float) -> dict[str,
     return ending | {"gif": str(path)}
 
 
-def _show(agent: Any, board: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Show a game in the terminal; elsewhere only its last position."""
-    from hotloop.pipelines.snake import watch
+    from hotloop.pipelines import game
 
     live = sys.stdout.isatty() and not arguments.json
     ending: dict[str, Any] = {}
-    for each in watch(agent.act, agent.config, board, arguments.game, "ansi"):
+    for each in game(agent.pipeline).watch(agent.act, agent.config, place, arguments.game, "ansi"):
         ending = _told(each)
         if live:
             sys.stdout.write(f"{CLEAR}{each.draw()}\n")

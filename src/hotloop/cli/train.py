@@ -90,7 +90,11 @@ def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
     words = [_without_alias(word) for word in words]
     config = _beginning(name, module, words)
 
-    parts = (("training", module.Config, config), ("run", Options, Options()), ("settings", Source, Source()))
+    parts = (
+        ("training", module.Config, config),
+        ("run", Options, getattr(module, "OPTIONS", Options())),
+        ("settings", Source, Source()),
+    )
     call_type = make_dataclass("Call", [(part, kind, field(default=value)) for part, kind, value in parts], frozen=True)
     complaint = io.StringIO()
     try:

@@ -5,12 +5,15 @@ from hotloop.learn.dqn import DQN, KERNELS, DQNConfig, Transitions, Updated, sup
 from hotloop.learn.networks import QShape
 from hotloop.learn.ppo import PPO, PPO_KERNELS, Acted, PPOConfig, PPOUpdated, Rollout, supported_ppo_kernels
 from hotloop.learn.returns import gae
+from hotloop.learn.sac import SAC, SAC_KERNELS, SACConfig, SACShape, SACUpdated, supported_sac_kernels
 
 __all__ = [
     "DQN",
     "KERNELS",
     "PPO",
     "PPO_KERNELS",
+    "SAC",
+    "SAC_KERNELS",
     "Acted",
     "Choice",
     "DQNConfig",
@@ -18,10 +21,14 @@ __all__ = [
     "PPOUpdated",
     "QShape",
     "Rollout",
+    "SACConfig",
+    "SACShape",
+    "SACUpdated",
     "Transitions",
     "Updated",
     "choose_kernel",
     "gae",
     "supported_kernels",
     "supported_ppo_kernels",
+    "supported_sac_kernels",
 ]

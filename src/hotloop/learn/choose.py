@@ -14,8 +14,12 @@ import numpy as np
 from hotloop.clock import now_ns
 from hotloop.learn.dqn import DQN, DQNConfig, Transitions, supported_kernels
 from hotloop.learn.ppo import PPO, PPOConfig, Rollout, supported_ppo_kernels
+from hotloop.learn.sac import SAC, SACConfig, supported_sac_kernels
 
 ROUNDS = 15
+LONG_S, FEW_ROUNDS = 0.1, 3
+"""Calls that take longer than this are tried fewer times."""
+Learner = DQN | PPO | SAC
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ class Choice:
     update_s: dict[str, float]
 
 
-def choose_kernel(learner: DQN | PPO, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
+def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
     """Measure the kernels that can run this learner's network and name the fastest.
 
     Args:
@@ -39,8 +43,12 @@ def choose_kernel(learner: DQN | PPO, updates_per_call: int = 8, candidates: Seq
     calls = {name: _trial(learner, name, updates_per_call) for name in candidates}
     for call in calls.values():
         call()  # compiles
-    times = {name: np.empty(ROUNDS) for name in calls}
-    for i in range(ROUNDS):
+    begin = now_ns()
+    for call in calls.values():
+        call()
+    rounds = FEW_ROUNDS if (now_ns() - begin) / 1e9 > LONG_S * len(calls) else ROUNDS
+    times = {name: np.empty(rounds) for name in calls}
+    for i in range(rounds):
         for name, call in calls.items():
             begin = now_ns()
             call()
@@ -49,13 +57,15 @@ def choose_kernel(learner: DQN | PPO, updates_per_call: int = 8, candidates: Seq
     return Choice(min(update_s, key=lambda name: update_s[name]), update_s)
 
 
-def _supported(learner: DQN | PPO) -> list[str]:
+def _supported(learner: Learner) -> list[str]:
     if isinstance(learner, DQN):
         return supported_kernels(learner.config, learner.device)
+    if isinstance(learner, SAC):
+        return supported_sac_kernels(learner.config, learner.device)
     return supported_ppo_kernels(learner.config, learner.device)
 
 
-def _trial(learner: DQN | PPO, kernel: str, updates: int) -> Callable[[], object]:
+def _trial(learner: Learner, kernel: str, updates: int) -> Callable[[], object]:
     """Make a copy of the learner and a call that does some updates with it."""
     rng = np.random.default_rng(0)
     if isinstance(learner, DQN):
@@ -63,6 +73,11 @@ def _trial(learner: DQN | PPO, kernel: str, updates: int) -> Callable[[], object
         copy.load(learner.tensors())
         batch = made_up_batch(learner.config, updates, rng)
         return lambda: copy.update(batch)
+    if isinstance(learner, SAC):
+        critic = SAC(learner.config, kernel=kernel, device=learner.device)
+        critic.load(learner.tensors())
+        steps = made_up_steps(learner.config, updates, rng)
+        return lambda: critic.update(steps)
     agent = PPO(learner.config, kernel=kernel, device=learner.device)
     agent.load(learner.tensors())
     rollout = made_up_rollout(learner.config, rng)
@@ -78,6 +93,15 @@ def made_up_batch(config: DQNConfig, updates: int, rng: np.random.Generator) -> 
     numbers = rng.standard_normal((2, rows), dtype=np.float32)
     discount = np.where(numbers[1] > 2, np.float32(0), np.float32(0.99))
     return Transitions(obs, rng.integers(shape.actions, size=rows), numbers[0], next_obs, discount)
+
+
+def made_up_steps(config: SACConfig, updates: int, rng: np.random.Generator) -> Transitions:
+    """Random transitions for some updates of a SAC learner."""
+    rows, shape = updates * config.batch, config.shape
+    obs, next_obs = (_observations(shape.observation, rows, rng) for _ in range(2))
+    action = rng.uniform(-1, 1, (rows, shape.actions)).astype(np.float32)
+    reward = rng.standard_normal(rows, dtype=np.float32)
+    return Transitions(obs, action, reward, next_obs, np.full(rows, 0.99, np.float32))
 
 
 def made_up_rollout(config: PPOConfig, rng: np.random.Generator) -> Rollout:

@@ -51,8 +51,8 @@ class Transitions(NamedTuple):
 
     obs: NDArray
     """`[R, ...]`."""
-    action: NDArray[np.int64]
-    """`[R]`."""
+    action: NDArray
+    """int64 `[R]`, or for SAC float32 `[R, A]`."""
     reward: F32
     """`[R]`, summed over n steps where n > 1."""
     next_obs: NDArray

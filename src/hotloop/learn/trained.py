@@ -70,14 +70,20 @@ class Trained:
         Raises:
             HotloopError: An array is missing or has another shape. Nothing was changed then.
         """
+        for view, array in self._found(prefix, arrays):
+            view.copy_(torch.from_numpy(array))
+
+    def check(self, prefix: str, arrays: Mapping[str, NDArray]) -> None:
+        """Raise what `load` would, and change nothing."""
+        self._found(prefix, arrays)
+
+    def _found(self, prefix: str, arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, NDArray]]:
         kinds = {"weights": self.weights, "adam_mean": self.mean, "adam_square": self.square}
-        found = [
+        return [
             (view, take(arrays, f"{prefix}.{kind}.{name}", tuple(view.shape)))
             for kind, flat in kinds.items()
             for name, view in views(self.network, flat).items()
         ]
-        for view, array in found:
-            view.copy_(torch.from_numpy(array))
 
 
 def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...]) -> NDArray:

@@ -14,11 +14,12 @@ from hotloop.errors import HotloopError
 if TYPE_CHECKING:
     from hotloop.pipelines.agents import load_agent
 
-__all__ = ["PIPELINES", "load_agent", "pipeline"]
+__all__ = ["PIPELINES", "game", "load_agent", "pipeline"]
 
 PIPELINES: dict[str, str] = {
     "dqn-snake": "a Q network learns Snake from replay: double, dueling, noisy, prioritised, n-step, categorical",
     "ppo-snake": "proximal policy optimisation learns Snake from fresh rollouts",
+    "sac-carracing": "soft actor-critic learns to drive, from pixels or from numbers",
 }
 """Each pipeline's name on the command line, and what it is."""
 
@@ -32,6 +33,11 @@ def pipeline(name: str) -> ModuleType:
     if name not in PIPELINES:
         raise HotloopError(f"unknown pipeline {name!r}: use one of {', '.join(PIPELINES)}")
     return importlib.import_module(f"hotloop.pipelines.{name.replace('-', '_')}")
+
+
+def game(name: str) -> ModuleType:
+    """Return the module of the game that a pipeline plays; see `games`."""
+    return importlib.import_module(f"hotloop.pipelines.{name.partition('-')[2]}")
 
 
 def __getattr__(name: str) -> object:

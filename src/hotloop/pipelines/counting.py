@@ -25,13 +25,14 @@ class Counts:
     episodes: int = 0
     """Episodes that ended."""
 
-    def add(self, env_steps: int = 0, updates: int = 0, episodes: int = 0) -> None:
-        """Count here and in the recording; the game advances one frame a step."""
+    def add(self, env_steps: int = 0, updates: int = 0, episodes: int = 0, frames: int | None = None) -> None:
+        """Count here and in the recording; unless told otherwise, the game advances one frame a step."""
+        frames = env_steps if frames is None else frames
         self.env_steps += env_steps
-        self.frames += env_steps
+        self.frames += frames
         self.updates += updates
         self.episodes += episodes
-        for name, amount in (("env_steps", env_steps), ("frames", env_steps), ("updates", updates)):
+        for name, amount in (("env_steps", env_steps), ("frames", frames), ("updates", updates)):
             if amount:
                 count(name, amount)
         if episodes:
@@ -53,19 +54,19 @@ class Episodes:
         self._ended = 0
         self._best_score = 0.0
 
-    def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray) -> int:
+    def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray | None = None) -> int:
         """Take in a vector step; return how many episodes ended.
 
         Args:
             reward: [N].
             ended: [N] bool, terminated or truncated.
-            score: [N], read where an episode ended.
+            score: [N], read where an episode ended; without one, the return is the score.
         """
         self._return += reward
         self._length += 1
         at = np.flatnonzero(ended)
         if len(at):
-            rows = np.stack([self._return[at], self._length[at], score[at]])
+            rows = np.stack([self._return[at], self._length[at], (self._return if score is None else score)[at]])
             self._sums += rows.sum(1)
             place = (self._ended + np.arange(len(at))) % RECENT
             self._recent[:, place[-RECENT:]] = rows[:, -RECENT:]
@@ -84,6 +85,11 @@ class Episodes:
             told[f"{name}_mean"] = float(everything[k]) if self._ended else None
             told[f"{name}_last100"] = float(recent[k]) if self._ended else None
         return told
+
+    def drop_unfinished(self) -> None:
+        """Forget the episodes that are going on: new ones begin."""
+        self._return[:] = 0
+        self._length[:] = 0
 
     def state(self) -> dict[str, np.ndarray]:
         """Return everything, for a checkpoint."""

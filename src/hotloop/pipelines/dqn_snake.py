@@ -14,6 +14,7 @@ import numpy as np
 from hotloop.pipelines import snake
 from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
 from hotloop.pipelines.counting import Counts, Episodes
+from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.options import Options
 from hotloop.pipelines.timing import Laps
 from hotloop.pipelines.warming import learner_compiled_ahead, settle_kernel
@@ -277,7 +278,7 @@ def prepare(shell: Shell, agent: Agent) -> Training:
     with learner_compiled_ahead("dqn-snake", config, "hotloop.learn.dqn_fused"):
         with shell.preparing("games"):
             env = snake.make_env(config, config.envs)
-            obs, _ = env.reset(seed=snake.training_seeds(config.seed, config.envs))
+            obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))
         with shell.preparing("replay"):
             replay = make_replay(config, obs, config.buffer)
             rehearse(config, obs)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from hotloop.pipelines.snake import Played
+from hotloop.pipelines.games import Played
 
 RESAMPLES = 2000
 LEVEL = 0.95
@@ -34,38 +35,38 @@ def bootstrap(values: np.ndarray) -> Estimate:
     return Estimate(float(values.mean()), float(low), float(high))
 
 
-def describe(played: Played, board: int) -> dict[str, Any]:
-    """Return what `hotloop evaluate --json` shows of one board."""
+def describe(played: Played, place: dict[str, Any]) -> dict[str, Any]:
+    """Return what `hotloop evaluate --json` shows of one place, such as {"board": 10}."""
     score = bootstrap(played.score)
     edges = histogram_edges(played.score)
     counts, _ = np.histogram(played.score, edges)
     causes, times = np.unique(played.cause.astype(str), return_counts=True)
     return {
-        "board": board,
+        **place,
         "episodes": len(played.score),
         "score_mean": score.mean, "score_low": score.low, "score_high": score.high,
         "score_percentiles": {f"p{p}": float(np.percentile(played.score, p)) for p in PERCENTILES},
-        "score_min": int(played.score.min()), "score_max": int(played.score.max()),
+        "score_min": played.score.min().item(), "score_max": played.score.max().item(),
         "score_histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
         "return_mean": float(played.returned.mean()),
         "steps_mean": float(played.length.mean()),
-        "success_rate": float((played.cause == "win").mean()),
+        "success_rate": float((played.cause == played.won).mean()),
         "causes": dict(zip(causes.tolist(), times.tolist(), strict=True)),
     }  # fmt: skip
 
 
 def histogram_edges(score: np.ndarray) -> np.ndarray:
     """Return whole-numbered edges of at most ten bins of equal width that hold all scores."""
-    low, high = int(score.min()), int(score.max())
+    low, high = math.floor(score.min()), math.floor(score.max())
     width = -(-(high - low + 1) // BINS)
     return np.arange(low, high + width + 1, width)
 
 
-def compare(ours: Played, theirs: Played, board: int) -> dict[str, Any]:
+def compare(ours: Played, theirs: Played, place: dict[str, Any]) -> dict[str, Any]:
     """Return how much more we score than they, on the same games.
 
     The games are the same for both, so it is the difference in each game that is averaged.
     """
     gain = bootstrap(ours.score - theirs.score)
     verdict = "better" if gain.low > 0 else "worse" if gain.high < 0 else "inconclusive"
-    return {"board": board, "difference": gain.mean, "low": gain.low, "high": gain.high, "verdict": verdict}
+    return {**place, "difference": gain.mean, "low": gain.low, "high": gain.high, "verdict": verdict}

@@ -14,6 +14,7 @@ import numpy as np
 from hotloop.pipelines import snake
 from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
 from hotloop.pipelines.counting import Counts, Episodes
+from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.options import Options
 from hotloop.pipelines.timing import Laps
 from hotloop.pipelines.warming import learner_compiled_ahead, settle_kernel
@@ -269,7 +270,7 @@ def prepare(shell: Shell, agent: Agent) -> Training:
     config: Config = shell.config
     with learner_compiled_ahead("ppo-snake", config, "hotloop.learn.ppo_fused"), shell.preparing("games"):
         env = snake.make_env(config, config.envs)
-        obs, _ = env.reset(seed=snake.training_seeds(config.seed, config.envs))
+        obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))
     with shell.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, config.updates_per_iteration))
         agent.explore(obs, 0, np.random.default_rng(0))

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
+
+from hotloop.errors import HotloopError
+from hotloop.pipelines.games import Act, Played, Position, held_out_seeds
 
 if TYPE_CHECKING:
     from hotloop.envs.snake import SnakeEnv, SnakeVectorEnv
 
 Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
 Actions = Literal["relative", "absolute"]
-Act = Callable[[np.ndarray], np.ndarray]
 
-HELD_OUT = 0x5EED
-"""Enters the seeds of evaluation games and of no training game, so that the two have nothing in common."""
-TRAINING = 0x7EAC
+PLACE = "board"
+"""What the places of this game are called."""
+LIMIT = "max_steps"
+"""The setting that ends an episode."""
 
 
 class Game(Protocol):
@@ -45,39 +47,6 @@ class Game(Protocol):
     def reward_timeout(self) -> float: ...  # noqa: D102
 
 
-@dataclass(frozen=True, slots=True)
-class Played:
-    """Episodes that were played to their end, [E] each."""
-
-    score: np.ndarray
-    """Food eaten."""
-    returned: np.ndarray
-    """Sum of rewards."""
-    length: np.ndarray
-    """Steps."""
-    cause: np.ndarray
-    """wall, self, entrapment, timeout or win."""
-
-    def summary(self) -> dict[str, float | None]:
-        """Return what a training run reports of an evaluation."""
-        return {
-            "eval_return": float(self.returned.mean()),
-            "eval_score": float(self.score.mean()),
-            "success_rate": float((self.cause == "win").mean()),
-        }
-
-
-class Position(NamedTuple):
-    """A moment of a game that is watched."""
-
-    draw: Callable[[], Any]
-    """Returns the picture: pixels [H, W, 3] or text. Only until the next position."""
-    score: int
-    steps: int
-    cause: str | None
-    """How the game ended, if it has."""
-
-
 def spaces(game: Game) -> tuple[tuple[int, ...], int]:
     """Return the shape of an observation and the number of actions."""
     from hotloop.envs.snake.config import ACTIONS, FEATURES
@@ -100,14 +69,18 @@ def make_single(game: Game, board: int, render_mode: str) -> SnakeEnv:
     return SnakeEnv(render_mode=render_mode, **_options(game, board))
 
 
-def training_seeds(seed: int, num_envs: int) -> list[int]:
-    """Return the seeds of the training games, one each."""
-    return np.random.SeedSequence([seed, TRAINING]).generate_state(num_envs, np.uint64).tolist()
+def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
+    """Return the boards to play on: those asked for, or the one it was trained on.
 
-
-def held_out_seeds(episodes: int) -> list[int]:
-    """Return the seeds of evaluation games: the same for every run, so that scores can be compared."""
-    return np.random.SeedSequence([HELD_OUT]).generate_state(episodes, np.uint64).tolist()
+    Raises:
+        HotloopError: The agent cannot play there.
+    """
+    if official:
+        raise HotloopError("--official: Snake has no official environment; leave it out")
+    for board in boards or []:
+        if game.features == "grid" and board != game.board:
+            raise HotloopError(f"--board {board}: an agent that sees the grid plays only its own board of {game.board}")
+    return boards or [game.board]
 
 
 def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None) -> Played:
@@ -136,7 +109,7 @@ def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None)
             cause[ending] = info["final_info"]["cause"][ending]
             going &= ~ending
     env.close()
-    return Played(score, returned, length, cause)
+    return Played(score, returned, length, cause, won="win")
 
 
 def _options(game: Game, board: int) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class CarRacingConfig:
     """Frames for which an action is held; only the last is drawn."""
     max_frames: int = 1000
     """An episode is truncated after this many frames."""
+    patience: int = 0
+    """It is also truncated after this many frames without a new tile; 0: never."""
     lap_complete_percent: float = 0.95
     """The share of tiles, despite Gymnasium's name for it, that must be visited for a lap to count."""
     domain_randomize: bool = False
@@ -50,6 +52,8 @@ class CarRacingConfig:
         one_of("action_form", self.action_form, ACTION_FORMS)
         at_least_one("action_repeat", self.action_repeat)
         at_least_one("max_frames", self.max_frames)
+        if not isinstance(self.patience, int) or isinstance(self.patience, bool) or self.patience < 0:
+            raise HotloopError(f"patience is {self.patience!r}: give a whole number of frames, or 0")
         if not 0 < self.lap_complete_percent <= 1:
             raise HotloopError(f"lap_complete_percent is {self.lap_complete_percent!r}: give a number from 0 to 1")
 

@@ -27,7 +27,7 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
     Args:
         render_mode: "rgb_array" or None. What `render` returns is Gymnasium's own picture, 600×400.
         options: The fields of `CarRacingConfig`: state, size, colour, supersample, indicators, action_form,
-            action_repeat, max_frames, lap_complete_percent, domain_randomize.
+            action_repeat, max_frames, patience, lap_complete_percent, domain_randomize.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012 as Gymnasium has it
@@ -44,7 +44,7 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
         self._game = new_game(self.config, render_mode)
         self._sight = Sight(self._game, self.config)
         self._numbers = 0 if self.config.action_form == "discrete" else ACTION_FORMS[self.config.action_form]
-        self._frames = 0
+        self._frames = self._tiles = self._last_tile = 0
         self._over: bool | None = None
         self._physics, self._drawing = span("env.physics"), span("env.render")
 
@@ -58,7 +58,8 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
         super().reset(seed=seed)
         self._game.reset(seed=seed, options=options)
         self._sight.begin()
-        self._frames, self._over = 0, False
+        self._frames = self._tiles = self._last_tile = 0
+        self._over = False
         return self._sight.look(), self._info()
 
     def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
@@ -77,7 +78,7 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
                 _, gained, terminated, _, told = self._game.step(control)
                 reward += float(gained)
                 self._frames += 1
-                truncated = not terminated and self._frames >= self.config.max_frames
+                truncated = not terminated and (self._frames >= self.config.max_frames or self._is_stuck())
                 if terminated or truncated:
                     break
         self._over = terminated or truncated
@@ -94,6 +95,12 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
     def close(self) -> None:
         """Give up the game. It has no window."""
         self._game.close()
+
+    def _is_stuck(self) -> bool:
+        """Say whether there was no new tile for longer than `patience` allows."""
+        if self._game.tile_visited_count != self._tiles:
+            self._tiles, self._last_tile = self._game.tile_visited_count, self._frames
+        return 0 < self.config.patience <= self._frames - self._last_tile
 
     def _info(self) -> dict[str, Any]:
         return {"frames": self._frames, "tiles": self._game.tile_visited_count}

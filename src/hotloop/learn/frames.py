@@ -1,0 +1,92 @@
+"""From stored frames to a network's input in one pass: moved a little by chance, scaled, and folded.
+
+Folding puts the pixels of each k × k block behind each other as channels. A convolution of stride k is then one of
+stride 1 over fewer places and more channels: the same sums, in a shape that processors like better.
+"""
+
+from __future__ import annotations
+
+import threading
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+U64 = np.uint64
+SCALE = np.float32(1 / 255)
+UNMOVED = np.zeros((1, 2), np.int64)
+
+
+# With its types given, it is compiled for arrays of any layout: batches are views of a replay's windows.
+@njit("void(uint8[:,:,:,:], int64[:,:], int64, UniTuple(int64, 2), float32[:,:,:,::1])", cache=True, nogil=True)
+def fold_rows(frames, shift, fold: int, rows: tuple[int, int], out) -> None:
+    """Fold the frames of rows [begin, end).
+
+    Args:
+        frames: uint8 [B, C, S, S].
+        shift: How far frames are moved up and left, int64 [B, 2], or [1, 2] for all. Edges are repeated.
+        fold: k, which divides S.
+        rows: Which of the B.
+        out: float32 [B, S / k, S / k, C · k · k]: `out[b, y, x, (c, i, j)] = frames[b, c, y·k + i, x·k + j] / 255`.
+    """
+    channels, side = frames.shape[1], frames.shape[2]
+    column = np.empty(side, np.int64)
+    for b in range(rows[0], rows[1]):
+        down, right = shift[b % shift.shape[0], 0], shift[b % shift.shape[0], 1]
+        for x in range(side):
+            column[x] = min(max(x + right, 0), side - 1)
+        for y in range(side):
+            source, i = min(max(y + down, 0), side - 1), y % fold
+            for c in range(channels):
+                base = (c * fold + i) * fold
+                for block in range(side // fold):
+                    for j in range(fold):
+                        out[U64(b), U64(y // fold), U64(block), U64(base + j)] = (
+                            np.float32(frames[U64(b), U64(c), U64(source), U64(column[U64(block * fold + j)])]) * SCALE
+                        )
+
+
+def fold_rows_twin(frames: NDArray[np.uint8], shift: NDArray[np.int64], fold: int) -> NDArray[np.float32]:
+    """Do the same with whole arrays: the definition."""
+    count, channels, side, _ = frames.shape
+    moved = np.empty(frames.shape, np.float32)
+    for b in range(count):
+        down, right = shift[b % len(shift)]
+        y, x = (np.clip(np.arange(side) + by, 0, side - 1) for by in (down, right))
+        moved[b] = frames[b][:, y][:, :, x].astype(np.float32) * SCALE
+    blocks = moved.reshape(count, channels, side // fold, fold, side // fold, fold)
+    return blocks.transpose(0, 2, 4, 1, 3, 5).reshape(count, side // fold, side // fold, -1)
+
+
+def folded(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] | None = None) -> Tensor:
+    """Return frames [B, C, S, S] as a network's input: float32 [B, C · k · k, S / k, S / k], channels last in memory.
+
+    Args:
+        frames: uint8; may be a view with gaps, such as a part of a replay's windows.
+        fold: k, which divides S.
+        shift: Pixels by which frames are moved up and left, int64 [B, 2].
+    """
+    count, channels, side, _ = frames.shape
+    out = np.empty((count, side // fold, side // fold, channels * fold * fold), np.float32)
+    parts = max(1, min(torch.get_num_threads(), count // 16))
+    jobs = [
+        (frames, UNMOVED if shift is None else shift, fold, span, out)
+        for span in pairwise([count * part // parts for part in range(parts + 1)])
+    ]
+    helpers = [threading.Thread(target=fold_rows, args=job) for job in jobs[1:]]
+    for helper in helpers:
+        helper.start()
+    fold_rows(*jobs[0])
+    for helper in helpers:
+        helper.join()
+    return torch.from_numpy(out).permute(0, 3, 1, 2)
+
+
+def fold_weights(weight: Tensor, fold: int) -> Tensor:
+    """Return weights [O, C, n · k, n · k] of a convolution of stride k as those, [O, C · k · k, n, n], of stride 1."""
+    outputs, channels, side, _ = weight.shape
+    blocks = weight.view(outputs, channels, side // fold, fold, side // fold, fold)
+    return blocks.permute(0, 1, 3, 5, 2, 4).reshape(outputs, channels * fold * fold, side // fold, side // fold)

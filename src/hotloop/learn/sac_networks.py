@@ -1,0 +1,150 @@
+"""SAC's networks: a policy and twin critics, each behind an eye of its own, or all behind one that the critics train.
+
+An eye reads stacks of frames by convolutions. Numbers need none. What follows it is `hidden` layers; with `latent`
+there stands before them a narrow layer, normalised, as is usual behind an eye that is shared.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as f
+
+from hotloop.errors import HotloopError
+
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
+TWINS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class SACShape:
+    """What the networks look like."""
+
+    observation: tuple[int, ...]
+    """`(stack, side, side)` of uint8 frames, or `(F,)` for numbers."""
+    actions: int
+    """Numbers in an action, each from -1 to 1."""
+    convs: tuple[tuple[int, int, int], ...] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+    """Channels, kernel and stride of each convolution. Not used for numbers."""
+    hidden: tuple[int, ...] = (512,)
+    shared: bool = False
+    """One eye for all, which the critics train."""
+    latent: int = 0
+    """Width of the layer behind the eye; 0: none."""
+
+    def __post_init__(self) -> None:
+        if len(self.observation) not in (1, 3) or min(self.observation) < 1:
+            raise HotloopError(f"observation shape is {self.observation}: give (features,) or (stack, side, side)")
+        if self.actions < 1:
+            raise HotloopError(f"actions is {self.actions}: give at least 1")
+        if not self.hidden or min(self.hidden) < 1:
+            raise HotloopError(f"hidden is {self.hidden}: give at least one layer, such as (256, 256)")
+        if self.sees and conv_sides(self)[-1] < 1:
+            raise HotloopError(f"frames of {self.observation[1]} pixels are too small for convolutions {self.convs}")
+
+    @property
+    def sees(self) -> bool:
+        """Are there frames to look at, rather than numbers?"""
+        return len(self.observation) == 3
+
+    @property
+    def features(self) -> int:
+        """Numbers that an eye hands on."""
+        return self.convs[-1][0] * conv_sides(self)[-1] ** 2 if self.sees else self.observation[0]
+
+
+def conv_sides(shape: SACShape) -> list[int]:
+    """Return the side of the frames, and of what each convolution makes of them."""
+    sides = [shape.observation[1]]
+    for _, kernel, stride in shape.convs:
+        sides.append((sides[-1] - kernel) // stride + 1)
+    return sides
+
+
+class Eye(nn.Module):
+    """The convolutions that read frames, `[B, stack, side, side]` → `[B, features]`; a kernel applies them."""
+
+    def __init__(self, shape: SACShape) -> None:
+        super().__init__()
+        channels = [shape.observation[0], *(each[0] for each in shape.convs)]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(n, m, kernel, stride)
+            for (n, m), (_, kernel, stride) in zip(pairwise(channels), shape.convs, strict=True)
+        )
+
+
+class Body(nn.Module):
+    """Layers behind an eye: `[B, features]`, and an action beside them, → `[B, outputs]`."""
+
+    def __init__(self, shape: SACShape, beside: int, outputs: int) -> None:
+        super().__init__()
+        width = shape.latent or shape.features
+        self.narrow = nn.Linear(shape.features, shape.latent) if shape.latent else None
+        self.norm = nn.LayerNorm(shape.latent) if shape.latent else None
+        widths = [width + beside, *shape.hidden]
+        self.hidden = nn.ModuleList(nn.Linear(n, m) for n, m in pairwise(widths))
+        self.head = nn.Linear(widths[-1], outputs)
+
+    def forward(self, features: Tensor, action: Tensor | None = None) -> Tensor:
+        """Apply the layers; an action `[B, A]` joins behind the narrow one."""
+        x = features
+        if self.narrow is not None and self.norm is not None:
+            x = self.norm(self.narrow(x)).tanh()
+        x = x if action is None else torch.cat([x, action], dim=1)
+        for linear in self.hidden:
+            x = linear(x).relu()
+        return self.head(x)
+
+
+class Policy(nn.Module):
+    """Mean and log standard deviation of an action before it is squashed."""
+
+    def __init__(self, shape: SACShape) -> None:
+        super().__init__()
+        self.eye = Eye(shape) if shape.sees and not shape.shared else None
+        self.body = Body(shape, 0, 2 * shape.actions)
+
+    def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
+        """`[B, features]` → mean and log standard deviation, `[B, A]` each."""
+        mean, log_std = self.body(features).chunk(2, dim=1)
+        return mean, log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
+
+
+class Critics(nn.Module):
+    """Twin values of an action, `[2, B]`; each behind an eye of its own, or both behind that of all."""
+
+    def __init__(self, shape: SACShape) -> None:
+        super().__init__()
+        eyes = 0 if not shape.sees else 1 if shape.shared else TWINS
+        self.eyes = nn.ModuleList(Eye(shape) for _ in range(eyes))
+        self.bodies = nn.ModuleList(Body(shape, shape.actions, 1) for _ in range(TWINS))
+
+    def forward(self, features: Sequence[Tensor], action: Tensor) -> Tensor:
+        """Values `[2, B]` of actions `[B, A]`."""
+        return torch.stack([body(x, action).squeeze(1) for body, x in zip(self.bodies, features, strict=True)])
+
+
+def squash(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw actions `a = tanh(u)`, `u = μ + σ ε`, and return them with their log density.
+
+    `log π(a) = Σ_i [log N(u_i; μ_i, σ_i) − log(1 − tanh² u_i)]`, the last term as `2 (log 2 − u − softplus(−2u))`,
+    which is the same and does not lose its digits where tanh is near 1 (Haarnoja et al., 2018, appendix C).
+
+    Args:
+        mean: `[B, A]`.
+        log_std: `[B, A]`.
+        noise: ε, standard normal, `[B, A]`.
+
+    Returns:
+        Actions `[B, A]` and log densities `[B]`.
+    """
+    assert mean.shape == log_std.shape == noise.shape
+    u = mean + log_std.exp() * noise
+    normal = -0.5 * noise * noise - log_std - 0.5 * math.log(2 * math.pi)
+    squashing = 2 * (math.log(2) - u - f.softplus(-2 * u))
+    return u.tanh(), (normal - squashing).sum(dim=1)

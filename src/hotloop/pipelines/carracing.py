@@ -1,0 +1,229 @@
+"""CarRacing as its pipeline plays it: the cars of a configuration, stacks of frames, and laps on held-out tracks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+import numpy as np
+
+from hotloop.errors import HotloopError
+from hotloop.pipelines.games import Act, Played, Position, held_out_seeds
+
+if TYPE_CHECKING:
+    from hotloop.envs.carracing import CarRacingVectorEnv
+
+PLACE = "environment"
+LIMIT = "max_frames"
+OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
+ACTION_SIZE = {"three": 3, "two": 2}
+GREY = np.array([0.299, 0.587, 0.114], np.float32)
+TEXT_WIDTH = 64
+
+
+class Game(Protocol):
+    """The fields of a configuration that say what is played and seen."""
+
+    @property
+    def state(self) -> Literal["visual", "vector"]: ...  # noqa: D102
+    @property
+    def size(self) -> int: ...  # noqa: D102
+    @property
+    def stack(self) -> int: ...  # noqa: D102
+    @property
+    def supersample(self) -> int: ...  # noqa: D102
+    @property
+    def indicators(self) -> bool: ...  # noqa: D102
+    @property
+    def action_form(self) -> Literal["three", "two"]: ...  # noqa: D102
+    @property
+    def action_repeat(self) -> int: ...  # noqa: D102
+    @property
+    def max_frames(self) -> int: ...  # noqa: D102
+
+
+class Stacks:
+    """The last frames of N cars, oldest first: uint8 [N, stack, S, S]. Of numbers, [N, F], only the last are kept."""
+
+    def __init__(self, seen: np.ndarray, stack: int) -> None:
+        self._stacked = seen.ndim == 3
+        self.seen = np.repeat(seen[:, None], stack, axis=1) if self._stacked else seen
+
+    def push(self, seen: np.ndarray, begun: np.ndarray) -> None:
+        """Take in what is seen now, [N, ...]; where an episode has begun, [N] bool, nothing was before it."""
+        if not self._stacked:
+            self.seen = seen
+            return
+        stacks = np.empty_like(self.seen)
+        stacks[:, :-1], stacks[:, -1] = self.seen[:, 1:], seen
+        stacks[begun] = seen[begun, None]
+        self.seen = stacks
+
+
+def shape_seen(game: Game) -> tuple[int, ...]:
+    """Return the shape of what the agent sees: a stack of frames, or numbers."""
+    from hotloop.envs.carracing.config import CarRacingConfig
+
+    if game.state == "visual":
+        return (game.stack, game.size, game.size)
+    return CarRacingConfig(state="vector").observation_shape
+
+
+def make_env(game: Game, num_envs: int, workers: int | None, patience: int = 0) -> CarRacingVectorEnv:
+    """Make the cars of a configuration.
+
+    Raises:
+        HotloopError: Box2D is not installed.
+    """
+    try:
+        import Box2D  # noqa: F401  # pyright: ignore
+    except ImportError as error:
+        raise HotloopError('CarRacing needs Box2D: `pip install "hotloop[carracing]"`') from error
+    from hotloop.envs.carracing import CarRacingVectorEnv
+
+    names = ("state", "size", "supersample", "indicators", "action_form", "action_repeat", "max_frames")
+    options = {name: getattr(game, name) for name in names}
+    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, **options)
+
+
+def controls(actions: np.ndarray, game: Game) -> np.ndarray:
+    """Turn an agent's numbers, all from -1 to 1, into those that the game takes: gas and brake are from 0 to 1."""
+    if game.action_form == "two":
+        return actions
+    return np.concatenate([actions[:, :1], (actions[:, 1:] + 1) / 2], axis=1)
+
+
+def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:
+    """Return where to drive: in our environment and, if asked for, in Gymnasium's own."""
+    if boards:
+        raise HotloopError(f"--board {boards[0]}: CarRacing has no board; leave it out")
+    if official and game.state == "vector":
+        raise HotloopError("--official: Gymnasium's environment shows no numbers, only pixels; leave it out")
+    return [OURS, OFFICIAL] if official else [OURS]
+
+
+def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS) -> Played:
+    """Drive on held-out tracks, each to the end of its episode.
+
+    Args:
+        act: Observations [E, ...] to actions [E, A].
+        game: What is played.
+        episodes: E.
+        place: Our environment, or Gymnasium's.
+    """
+    if place == OFFICIAL:
+        return _merged([_drive_official(act, game, number) for number in range(episodes)])
+    env = make_env(game, episodes, workers=None)
+    returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)
+    cause = np.full(episodes, None, object)
+    going = np.ones(episodes, np.bool_)
+    try:
+        obs, _ = env.reset(seed=held_out_seeds(episodes, np.uint32))
+        stacks = Stacks(obs, game.stack)
+        while going.any():
+            obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game))
+            returned += np.where(going, reward, 0)
+            length += going
+            over = terminated | truncated
+            for i in np.flatnonzero(going & over):
+                cause[i] = _cause(bool(terminated[i]), bool(info["final_info"]["lap_finished"][i]))
+            going &= ~over
+            stacks.push(obs, over)
+    finally:
+        env.close()
+    return Played(returned, returned, length, cause, won="lap")
+
+
+def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> Iterator[Position]:
+    """Drive one of the held-out tracks and yield each position; pictures are Gymnasium's own."""
+    if place == OFFICIAL:
+        yield from _watch_official(act, game, number, render_mode)
+        return
+    from hotloop.envs.carracing import CarRacingEnv
+
+    names = ("state", "size", "supersample", "indicators", "action_form", "action_repeat", "max_frames")
+    env = CarRacingEnv(render_mode="rgb_array", **{name: getattr(game, name) for name in names})
+    obs, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
+    stacks, returned, steps, over = Stacks(obs[None], game.stack), 0.0, 0, False
+    draw = _text_of(env.render) if render_mode == "ansi" else env.render
+    yield Position(draw, 0.0, 0, None)
+    while not over:
+        obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game)[0])
+        over, returned, steps = terminated or truncated, returned + reward, steps + 1
+        stacks.push(obs[None], np.zeros(1, np.bool_))
+        ended = _cause(terminated, bool(info.get("lap_finished"))) if over else None
+        yield Position(draw, round(returned, 1), steps, ended)
+    env.close()
+
+
+def _cause(terminated: bool, lap: bool) -> str:
+    return "lap" if lap else "off the field" if terminated else "time"
+
+
+def _drive_official(act: Act, game: Game, number: int) -> Position:
+    """Drive one track of Gymnasium's environment to its end."""
+    *_, last = _watch_official(act, game, number, "rgb_array")
+    return last
+
+
+def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iterator[Position]:
+    import gymnasium
+
+    env: Any = gymnasium.make(OFFICIAL, render_mode="rgb_array", max_episode_steps=game.max_frames).unwrapped
+    rgb, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
+    stacks, returned, steps, frames, over = Stacks(_as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
+    draw = _text_of(env.render) if render_mode == "ansi" else env.render
+    yield Position(draw, 0.0, 0, None)
+    terminated, info = False, {}
+    while not over:
+        action = controls(act(stacks.seen), game)[0]
+        gas, brake = (action[1], action[2]) if game.action_form == "three" else (action[1], -action[1])
+        control = np.array([action[0], np.clip(gas, 0, 1), np.clip(brake, 0, 1)])
+        for _ in range(game.action_repeat):
+            rgb, reward, terminated, _, info = env.step(control)
+            returned, frames = returned + float(reward), frames + 1
+            over = terminated or frames >= game.max_frames
+            if over:
+                break
+        steps += 1
+        stacks.push(_as_seen(rgb, game.size)[None], np.zeros(1, np.bool_))
+        ended = _cause(terminated, bool(info.get("lap_finished"))) if over else None
+        yield Position(draw, round(returned, 1), steps, ended)
+    env.close()
+
+
+def _as_seen(rgb: np.ndarray, size: int) -> np.ndarray:
+    """Make of an official frame, uint8 [96, 96, 3], what the agent sees: grey, in its size."""
+    from PIL import Image
+
+    grey = np.rint(rgb.astype(np.float32) @ GREY).astype(np.uint8)
+    if grey.shape[0] == size:
+        return grey
+    return np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BOX))
+
+
+def _merged(ends: list[Position]) -> Played:
+    score = np.array([each.score for each in ends])
+    length = np.array([each.steps for each in ends])
+    return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
+
+
+def _text_of(draw: Any) -> Any:
+    """Return a function that draws a picture as text: two pixels a character, one above the other."""
+
+    def text() -> str:
+        from PIL import Image
+
+        picture = Image.fromarray(draw())
+        height = TEXT_WIDTH * picture.height // picture.width // 2 * 2
+        pixels = np.asarray(picture.resize((TEXT_WIDTH, height), Image.Resampling.BOX))
+        lines = []
+        for above, below in zip(pixels[::2], pixels[1::2], strict=True):
+            cells = [
+                f"\x1b[38;2;{a};{b};{c}m\x1b[48;2;{d};{e};{g}m▀"
+                for (a, b, c), (d, e, g) in zip(above, below, strict=True)
+            ]
+            lines.append("".join(cells) + "\x1b[0m")
+        return "\n".join(lines)
+
+    return text

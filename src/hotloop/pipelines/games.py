@@ -1,0 +1,64 @@
+"""What the games of the pipelines have in common: episodes that were played, a moment that is watched, seeds.
+
+A game is a module of this package with `PLACE`, `places`, `play_episodes` and `watch`; see `snake` and `carracing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Act = Callable[[np.ndarray], np.ndarray]
+"""Observations [N, ...] to actions [N, ...]."""
+
+HELD_OUT = 0x5EED
+"""Enters the seeds of evaluation games and of no training game, so that the two have nothing in common."""
+TRAINING = 0x7EAC
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Episodes that were played to their end, [E] each."""
+
+    score: np.ndarray
+    """What the game counts: food eaten in Snake, in CarRacing the return."""
+    returned: np.ndarray
+    """Sum of rewards."""
+    length: np.ndarray
+    """Steps."""
+    cause: np.ndarray
+    """How each ended, as a word."""
+    won: str
+    """The word for an episode that was won."""
+
+    def summary(self) -> dict[str, float | None]:
+        """Return what a training run reports of an evaluation."""
+        return {
+            "eval_return": float(self.returned.mean()),
+            "eval_score": float(self.score.mean()),
+            "success_rate": float((self.cause == self.won).mean()),
+        }
+
+
+class Position(NamedTuple):
+    """A moment of a game that is watched."""
+
+    draw: Callable[[], Any]
+    """Returns the picture: pixels [H, W, 3] or text. Only until the next position."""
+    score: float
+    steps: int
+    cause: str | None
+    """How the game ended, if it has."""
+
+
+def training_seeds(seed: int, num_envs: int, dtype: Any = np.uint64) -> list[int]:
+    """Return the seeds of the training games, one each."""
+    return np.random.SeedSequence([seed, TRAINING]).generate_state(num_envs, dtype).tolist()
+
+
+def held_out_seeds(episodes: int, dtype: Any = np.uint64) -> list[int]:
+    """Return the seeds of evaluation games: the same for every run, so that scores can be compared."""
+    return np.random.SeedSequence([HELD_OUT]).generate_state(episodes, dtype).tolist()

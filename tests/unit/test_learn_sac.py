@@ -1,0 +1,221 @@
+"""SAC by hand where it can be computed by hand, and its kernels against the plain one."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch.distributions import Normal, TanhTransform, TransformedDistribution
+
+from hotloop.errors import HotloopError
+from hotloop.learn import SAC, SACConfig, SACShape
+from hotloop.learn.choose import choose_kernel, made_up_steps
+from hotloop.learn.sac_networks import conv_sides, squash
+from hotloop.learn.sac_state import PHASES
+from hotloop.learn.sac_torch import Plain, moved
+
+PIXELS = SACShape((4, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))
+SHARED = SACShape((3, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16, 16), shared=True, latent=6)
+NUMBERS = SACShape((5,), 3, hidden=(16, 16))
+SHAPES = {"pixels": PIXELS, "shared": SHARED, "numbers": NUMBERS}
+
+
+def make(shape: SACShape, kernel: str = "torch", **more: object) -> SAC:
+    shift = {"shift": 2} if shape.shared else {}
+    return SAC(SACConfig(shape, batch=8, **(shift | more)), seed=3, kernel=kernel)  # type: ignore[arg-type]
+
+
+def steps(agent: SAC, updates: int = 1, seed: int = 0) -> object:
+    return made_up_steps(agent.config, updates, np.random.default_rng(seed))
+
+
+def difference(ours: SAC, theirs: SAC) -> float:
+    a, b = ours.tensors(), theirs.tensors()
+    assert a.keys() == b.keys()
+    return max(np.abs(a[name] - b[name]).max() for name in a if a[name].dtype == np.float32)
+
+
+def test_the_density_of_a_squashed_action_is_that_of_the_transformed_distribution() -> None:
+    generator = torch.Generator().manual_seed(0)
+    mean, log_std, noise = torch.randn(3, 64, 2, generator=generator, dtype=torch.float64)
+    action, log_prob = squash(mean, log_std, noise)
+    known = TransformedDistribution(Normal(mean, log_std.exp()), [TanhTransform(cache_size=1)])
+    assert torch.allclose(action, torch.tanh(mean + log_std.exp() * noise))
+    assert torch.allclose(log_prob, known.log_prob(action.clamp(-1 + 1e-12, 1 - 1e-12)).sum(1), atol=1e-4)
+
+
+def test_the_density_keeps_its_digits_where_tanh_is_one() -> None:
+    zero = torch.zeros(1, 1)
+    _, log_prob = squash(torch.full((1, 1), 30.0), zero, zero)
+    # log N(30; 30, 1) - log(1 - tanh² 30), and 1 - tanh² u is 4 e^-2u there.
+    assert log_prob.item() == pytest.approx(-0.5 * math.log(2 * math.pi) - math.log(4) + 60, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize("more", [{}, {"batched": True}, {"channels_last": False}], ids=str)
+def test_lean_gives_the_numbers_of_the_plain_kernel(name: str, more: dict[str, bool]) -> None:
+    plain, lean = make(SHAPES[name]), make(SHAPES[name], "lean", **more)
+    told, same = plain.update(steps(plain)), lean.update(steps(lean))
+    for ours, theirs in zip(same, told, strict=True):
+        assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
+    # Adam's first step is the sign of the gradient times lr: a gradient of about nothing may have either sign.
+    assert difference(plain, lean) < 2e-5
+    assert plain.greedy(steps(plain).obs) == pytest.approx(lean.greedy(steps(lean).obs), abs=1e-5)  # type: ignore[attr-defined]
+
+
+def test_bfloat16_is_near() -> None:
+    plain, lower = make(PIXELS), make(PIXELS, "lean", precision="bfloat16")
+    told, near = plain.update(steps(plain)), lower.update(steps(lower))
+    assert near.critic_loss == pytest.approx(told.critic_loss, rel=0.05)
+    assert near.critic_loss != pytest.approx(told.critic_loss, rel=1e-6), "it must be another precision"
+    assert all(array.dtype == np.float32 for name, array in lower.tensors().items() if "weights" in name)
+
+
+@pytest.mark.slow
+def test_compiled_gives_the_numbers_of_the_plain_kernel() -> None:
+    plain, compiled = make(PIXELS), make(PIXELS, "lean", compiled=True)
+    plain.update(steps(plain, 2))
+    compiled.update(steps(compiled, 2))
+    assert difference(plain, compiled) < 1e-4
+
+
+@pytest.mark.parametrize("kernel", ["torch", "lean"])
+def test_an_update_is_what_the_equations_say(kernel: str) -> None:
+    agent = make(NUMBERS, kernel, alpha=0.5, lr=0.01, tau=0.25)
+    batch, state = steps(agent), agent._state
+    noise = np.random.Generator(np.random.PCG64(3))
+    next_noise, own_noise = (torch.from_numpy(noise.standard_normal((8, 3), dtype=np.float32)) for _ in range(2))
+    obs, action, reward, next_obs, discount = map(torch.from_numpy, batch[:5])  # type: ignore[index]
+    target_before = state.target_weights.clone()
+    with torch.no_grad():
+        next_action, next_log_prob = squash(*state.policy(next_obs), next_noise)
+        next_q = torch.min(*(body(next_obs, next_action)[:, 0] for body in state.target.bodies))
+        goal = reward + discount * (next_q - 0.5 * next_log_prob)
+        q = [body(obs, action)[:, 0] for body in state.critics.bodies]
+        _, log_prob = squash(*state.policy(obs), own_noise)
+    told = agent.update(batch)
+    expected = sum(((each - goal) ** 2).mean() for each in q)
+    assert told.critic_loss[0] == pytest.approx(float(expected), rel=1e-5)
+    assert told.alpha[0] == pytest.approx(0.5)
+    assert told.entropy[0] == pytest.approx(-log_prob.mean().item(), rel=1e-5)
+    assert told.q[0] == pytest.approx(torch.stack(q).mean().item(), rel=1e-5)
+    # The first step of Adam is lr along the sign: the entropy is above its target, -3, so α falls.
+    assert -log_prob.mean() > -3
+    assert state.temperature[0].item() == pytest.approx(math.log(0.5) - 0.01, rel=1e-5)
+    moved_target = 0.75 * target_before + 0.25 * state.critic.weights
+    assert torch.allclose(state.target_weights, moved_target, atol=1e-6)
+
+
+def test_the_temperature_is_adams() -> None:
+    agent = make(NUMBERS, lr=0.01)
+    kernel, state = Plain(agent._state), agent._state
+    log_alpha = torch.zeros((), requires_grad=True)
+    adam = torch.optim.Adam([log_alpha], lr=0.01)
+    generator = torch.Generator().manual_seed(1)
+    for update in range(5):
+        log_prob = torch.randn(8, generator=generator) + 2
+        state.updates = update
+        kernel._heat(log_prob)
+        adam.zero_grad()
+        (-log_alpha * (log_prob - 3).mean()).backward()
+        adam.step()
+        assert state.temperature[0].item() == pytest.approx(log_alpha.item(), rel=1e-5)
+
+
+def test_behind_one_eye_the_actor_trains_no_eye() -> None:
+    agent = make(SHARED, "lean")
+    assert agent._state.policy.eye is None
+    assert len(agent._state.target.eyes) == 0, "the one eye has no target"
+    kernel, state = agent._kernel, agent._state
+    before = state.critic.weights.clone()
+    seen = [torch.rand(8, SHARED.features)] * 2
+    loss, _ = kernel.actor_loss(torch.rand(8, 48, 9, 9), seen, torch.randn(8, 2), torch.tensor(0.1))  # type: ignore[attr-defined]
+    kernel._step(kernel.actor_optimiser, loss)  # type: ignore[attr-defined]
+    assert torch.equal(state.critic.weights, before)
+    assert not any(parameter.grad.any() for parameter in state.critics.parameters() if parameter.grad is not None)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_saved_learner_goes_on_bit_by_bit_with_another_kernel_too(name: str) -> None:
+    agent = make(SHAPES[name], "lean")
+    agent.update(steps(agent))
+    saved, other = agent.tensors(), make(SHAPES[name], "lean")
+    other.load(saved)
+    obs = steps(agent).obs  # type: ignore[attr-defined]
+    assert (agent.act(obs) == other.act(obs)).all()
+    agent.update(steps(agent, seed=1))
+    other.update(steps(other, seed=1))
+    assert difference(agent, other) == 0
+    other.use("torch")
+    other.update(steps(other, seed=2))
+    agent.update(steps(agent, seed=2))
+    assert difference(agent, other) < 1e-4
+
+
+def test_a_foreign_checkpoint_changes_nothing() -> None:
+    agent, before = make(PIXELS, "lean"), make(PIXELS, "lean")
+    for wrong in (make(NUMBERS).tensors(), make(SHARED).tensors(), {}):
+        with pytest.raises(HotloopError, match=r"checkpoint|shape"):
+            agent.load(wrong)
+        assert difference(agent, before) == 0
+
+
+def test_rows_must_fill_batches() -> None:
+    agent = make(NUMBERS)
+    with pytest.raises(HotloopError, match="multiple of the batch size, 8"):
+        agent.update(made_up_steps(SACConfig(NUMBERS, batch=5), 1, np.random.default_rng(0)))
+
+
+def test_mistakes_are_named() -> None:
+    for wrong, said in (
+        ({"observation": (4, 36)}, "observation shape"),
+        ({"observation": (4, 8, 8)}, "too small"),
+        ({"hidden": ()}, "hidden is"),
+        ({"actions": 0}, "actions is 0"),
+    ):
+        with pytest.raises(HotloopError, match=said):
+            SACShape(**({"observation": (4, 36, 36), "actions": 2} | wrong))  # type: ignore[arg-type]
+    for wrong, said in (({"tau": 2.0}, "tau is 2"), ({"lr": 0}, "lr is 0"), ({"shift": 2}, "shift is 2")):
+        with pytest.raises(HotloopError, match=said):
+            SACConfig(NUMBERS, **wrong)  # type: ignore[arg-type]
+    with pytest.raises(HotloopError, match="no kernel 'numba'"):
+        make(NUMBERS, "numba")
+
+
+def test_sides_of_the_studys_network() -> None:
+    assert conv_sides(SACShape((4, 96, 96), 2)) == [96, 23, 10, 8]
+    assert SACShape((4, 96, 96), 2).features == 4096
+
+
+def test_phases_are_told_in_their_order() -> None:
+    heard: list[str] = []
+
+    class Listening:
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+        def __enter__(self) -> None:
+            heard.append(self.name)
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+    agent = make(PIXELS, "lean")
+    agent.update(steps(agent, 2), Listening)
+    assert [name for name in heard if name in PHASES] == [*PHASES, *PHASES]
+    assert {name for name in heard if name not in PHASES} == {"conv1", "conv2", "fc", "backward", "adam"}
+
+
+def test_moving_a_frame_repeats_its_edge() -> None:
+    frame = torch.arange(9.0).reshape(1, 1, 3, 3)
+    assert moved(frame, torch.tensor([[1, -1]]))[0, 0].tolist() == [[3, 3, 4], [6, 6, 7], [6, 6, 7]]
+
+
+def test_the_choice_leaves_the_learner_as_it_was() -> None:
+    agent, before = make(PIXELS, "lean"), make(PIXELS, "lean")
+    choice = choose_kernel(agent, 1)
+    assert choice.kernel in choice.update_s
+    assert set(choice.update_s) == {"torch", "lean"}
+    assert difference(agent, before) == 0
