@@ -29,6 +29,11 @@ PROGRAMS = {
     "replay": "bench/replay.py",
     "dqn_update": "bench/dqn_update.py",
     "snake_training": "bench/snake_training.py",
+    "snake_drift": "bench/snake_drift.py",
+    "sb3_replay": "bench/sb3_replay.py",
+    "carracing_env": "bench/carracing_env.py",
+    "sac_update": "bench/sac_update.py",
+    "sac_training": "bench/sac_training.py",
 }
 
 

@@ -22,9 +22,9 @@ from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
 from hotloop.pipelines import snake
-from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.dqn_snake import FAITHFUL, Agent, Training, collect, learn, make_replay
+from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.timing import Laps
 
 GAMES, BATCH, BUFFER = 256, 64, 100_000

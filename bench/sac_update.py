@@ -1,0 +1,100 @@
+"""One update of visual SAC, batch 256, as the study's networks have it: as one writes it, and with less work.
+
+Both kernels do the same maths on the same made-up batch. The options of the lean one stand beside each other, and the
+phases of an update beside the whole of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import torch
+from measure import Row, against_limit, estimate, interleave, main, ratio_of, say
+
+from hotloop.clock import now_ns
+from hotloop.learn import SAC, SACConfig
+from hotloop.learn.choose import made_up_steps
+from hotloop.pipelines.sac_carracing import FAITHFUL, Config, _learner_config
+from hotloop.pipelines.update_report import UpdateReport, flops_of, peak_flops_per_s
+
+ASKED = 2.0
+SUM_LIMIT = 1.02
+NAME = "a faithful update, batch 256"
+
+
+def run(quick: bool) -> list[Row]:
+    """Measure everything this bench shows."""
+    torch.set_num_threads(2)
+    config = _learner_config(FAITHFUL)
+    variants = {
+        "plain": updating(config, "torch"),
+        "lean": updating(config, "lean"),
+        "lean, channels first": updating(replace(config, channels_last=False), "lean"),
+        "lean, twin critics batched": updating(replace(config, batched=True), "lean"),
+        "lean, bfloat16": updating(replace(config, precision="bfloat16"), "lean"),
+        "fast preset, batch 128": updating(_learner_config(Config()), "lean"),
+    }
+    if not quick:
+        variants["lean, compiled"] = updating(replace(config, compiled=True), "lean")
+    say("sac_update: kernels")
+    times = interleave(variants, 2 if quick else 15, calls=1)
+    lean = times["lean"]
+    rows = []
+    for name, theirs in times.items():
+        if name != "lean":
+            found = estimate(ratio_of, theirs, lean)
+            asked = ASKED if name == "plain" else 0.0
+            ours, peer = (float(np.median(each)) / 1e6 for each in (lean, theirs))
+            rows.append(Row(NAME, ours, peer, name, "ms", found.value, found.low, found.high, asked))
+    work = sum(n for (_, part), n in flops_of(SAC(config, kernel="lean")).items() if not part)
+    peak = peak_flops_per_s(torch.device("cpu"))
+    say(f"  {work / 1e9:.0f} GFLOP an update, {peak / 1e9:.0f} GFLOP/s at best: not under {work / peak * 1e3:.0f} ms")
+    say("sac_update: phases")
+    return [*rows, phases(config, 3 if quick else 20)]
+
+
+def updating(config: SACConfig, kernel: str) -> Callable[[], object]:
+    """Return a call that does one update."""
+    learner = SAC(config, kernel=kernel)
+    batch = made_up_steps(config, 1, np.random.default_rng(0))
+    return lambda: learner.update(batch)
+
+
+def phases(config: SACConfig, updates: int) -> Row:
+    """How far the whole of an update is from the sum of its phases."""
+    learner = SAC(config, kernel="lean")
+    batch = made_up_steps(config, 1, np.random.default_rng(0))
+    report = UpdateReport(learner, lambda _: None)
+    summed, whole = np.empty(updates), np.empty(updates)
+    learner.update(batch, report)
+    for i in range(updates):
+        told: list[int] = []
+        begin = now_ns()
+        learner.update(batch, _summing(report, told))
+        whole[i], summed[i] = now_ns() - begin, sum(told)
+    found = estimate(lambda w, s: float(np.median(w / s)), whole, summed)
+    return against_limit("the whole of an update against the sum of its phases", found, SUM_LIMIT, "×")
+
+
+def _summing(report: UpdateReport, told: list[int]) -> Callable[[str], object]:
+    class Phase:
+        def __init__(self, name: str) -> None:
+            self.inner = report(name)
+            self.is_phase = not name.startswith("conv") and name not in ("fc", "backward", "adam")
+
+        def __enter__(self) -> None:
+            self.begin = now_ns()
+            self.inner.__enter__()
+
+        def __exit__(self, *error: object) -> None:
+            self.inner.__exit__(*error)  # type: ignore[arg-type]
+            if self.is_phase:
+                told.append(now_ns() - self.begin)
+
+    return Phase
+
+
+if __name__ == "__main__":
+    main(run, __doc__)
