@@ -1,0 +1,152 @@
+"""Does visual SAC learn? The presets on a small configuration over three seeds, and the curve of a long run.
+
+`python bench/sac_scores.py presets` trains `fast` and `faithful` at 64×64 with batch 64 for 20,000 decisions, two at a
+time on one core each, so it is no measurement of speed. `python bench/sac_scores.py curve NAME RUN` draws what
+`hotloop train` left in a run directory. Pictures and numbers go into docs/, the table between the markers of
+docs/carracing.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from run_all import replace_section
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+DECISIONS, SEEDS, EVAL_EVERY = 20_000, 3, 4_000
+SAME = (
+    "--size", "64", "--batch", "64", "--envs", "4", "--updates-per-step", "4", "--action-repeat", "4",
+    "--patience", "120", "--learning-starts", "1000", "--threads", "1", "--kernel", "lean",
+)  # fmt: skip
+"""What both presets have in common here: the game, and how much they see of it. They differ in how they learn."""
+BLUE, RED = "#2a6f97", "#c1121f"
+
+
+def train(preset: str, seed: int) -> dict[str, Any]:
+    """Train once; return the result with its curve."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "run"
+        words = [
+            sys.executable, "-m", "hotloop", "train", "sac-carracing", "--preset", preset, *SAME, "--seed", str(seed),
+            "--steps", str(DECISIONS), "--eval-every", str(EVAL_EVERY), "--checkpoint-every", "0", "--no-profile",
+            "--no-tensorboard", "--quiet", "--json", "--out", str(out),
+        ]  # fmt: skip
+        done = subprocess.run(words, capture_output=True, text=True)
+        if done.returncode:
+            raise SystemExit(f"{preset}, seed {seed}: exit {done.returncode}\n{done.stderr}")
+        result = json.loads(done.stdout.splitlines()[-1])
+        curve = read_curve(out)
+    print(f"{preset}, seed {seed}: {result['eval_return']:.0f}, {result['seconds']:.0f} s", file=sys.stderr)
+    return {"preset": preset, "seed": seed, "curve": curve} | result
+
+
+def read_curve(run: Path) -> list[tuple[int, float, float]]:
+    """Return decisions, seconds and mean return of each evaluation of a run."""
+    with (run / "progress.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row.get("eval_return")]
+    told = [(int(row["env_steps"]), float(row["seconds"]), float(row["eval_return"])) for row in rows]
+    return [each for i, each in enumerate(told) if i == 0 or each[2] != told[i - 1][2]]
+
+
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Return a 90 % bootstrap interval of the mean."""
+    draws = np.random.default_rng(0).choice(values, (5_000, len(values))).mean(1)
+    return float(np.percentile(draws, 5)), float(np.percentile(draws, 95))
+
+
+def presets(jobs: int) -> None:
+    """Compare the presets."""
+    tasks = [(preset, seed) for seed in range(SEEDS) for preset in ("fast", "faithful")]
+    with ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(lambda task: train(*task), tasks))
+    lines = ["| | mean return | seeds | minutes of training on one core |", "| --- | --- | --- | --- |"]
+    of = {name: [each for each in runs if each["preset"] == name] for name in ("faithful", "fast")}
+    for name, mine in of.items():
+        scores = [each["eval_return"] for each in mine]
+        minutes = np.mean([each["seconds"] for each in mine]) / 60
+        told = ", ".join(f"{each:.0f}" for each in scores)
+        lines.append(f"| {name} | **{np.mean(scores):.0f}** | {told} | {minutes:.1f} |")
+    gains = np.array([b["eval_return"] - a["eval_return"] for a, b in zip(of["faithful"], of["fast"], strict=True)])
+    low, high = interval(gains)
+    lines.append(f"\nfast − faithful: {gains.mean():+.0f} (90 % interval {low:+.0f} to {high:+.0f}), seed by seed.")
+    (DOCS / "carracing-presets.json").write_text(json.dumps(runs) + "\n", encoding="utf-8")
+    write("carracing_presets", "\n".join(lines))
+    figure, panel = plt.subplots(figsize=(6, 3.6))
+    for each in runs:
+        steps, _, returns = zip(*each["curve"], strict=True)
+        panel.plot(steps, returns, color=BLUE if each["preset"] == "fast" else RED, alpha=0.8, marker=".")
+    panel.plot([], [], color=BLUE, label="fast")
+    panel.plot([], [], color=RED, label="faithful")
+    finish(figure, panel, "decisions", DOCS / "carracing-presets.png")
+
+
+def curve(name: str, run: Path) -> None:
+    """Draw the learning curve of one run, against decisions and against minutes."""
+    told, result = read_curve(run), json.loads((run / "result.json").read_text(encoding="utf-8"))
+    steps, seconds, returns = (np.array(column) for column in zip(*told, strict=True))
+    figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
+    for panel, x, label in zip(panels, (steps, seconds / 60), ("decisions", "minutes of training"), strict=True):
+        panel.plot(x, returns, color=BLUE, marker=".")
+        panel.axhline(500, color=RED, linestyle="--", linewidth=1)
+        panel.set_xlabel(label)
+        panel.grid(alpha=0.2)
+    panels[0].set_ylabel("return, greedy, held-out tracks")
+    figure.tight_layout()
+    figure.savefig(DOCS / f"carracing-{name}.png", dpi=110)
+    kept = {"curve": [{"env_steps": a, "seconds": b, "eval_return": c} for a, b, c in told], "result": result}
+    for path in ("run_dir", "checkpoint"):
+        kept["result"].pop(path)
+    (DOCS / f"carracing-{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
+    best = int(returns.argmax())
+    reached = f"{seconds[returns > 500][0] / 60:.0f} minutes" if (returns > 500).any() else "not reached"
+    print(f"best {returns[best]:.0f} at {steps[best]:,} decisions, {seconds[best] / 60:.0f} minutes; 500: {reached}")
+
+
+def finish(figure: Any, panel: Any, label: str, path: Path) -> None:
+    """Label and write a picture."""
+    panel.set_xlabel(label)
+    panel.set_ylabel("return, greedy, 10 held-out tracks")
+    panel.grid(alpha=0.2)
+    panel.legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+
+
+def write(name: str, section: str) -> None:
+    """Put a section into the page, and print it."""
+    print(section)
+    page = DOCS / "carracing.md"
+    page.write_text(replace_section(page.read_text(encoding="utf-8"), name, section), encoding="utf-8")
+
+
+def main() -> None:
+    """Do what was asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    what = parser.add_subparsers(dest="what", required=True)
+    what.add_parser("presets").add_argument("--jobs", type=int, default=2, help="trainings side by side")
+    drawn = what.add_parser("curve")
+    drawn.add_argument("name", help="of the picture: docs/carracing-NAME.png")
+    drawn.add_argument("run", type=Path)
+    arguments = parser.parse_args()
+    if arguments.what == "presets":
+        presets(arguments.jobs)
+    else:
+        curve(arguments.name, arguments.run)
+
+
+if __name__ == "__main__":
+    main()
