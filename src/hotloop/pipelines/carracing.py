@@ -145,7 +145,7 @@ def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> It
     env = CarRacingEnv(render_mode="rgb_array", **{name: getattr(game, name) for name in names})
     obs, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
     stacks, returned, steps, over = Stacks(obs[None], game.stack), 0.0, 0, False
-    draw = _text_of(env.render) if render_mode == "ansi" else env.render
+    draw = _text_of(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     while not over:
         obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game)[0])
@@ -172,7 +172,7 @@ def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iter
     env: Any = gymnasium.make(OFFICIAL, render_mode="rgb_array", max_episode_steps=game.max_frames).unwrapped
     rgb, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
     stacks, returned, steps, frames, over = Stacks(_as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
-    draw = _text_of(env.render) if render_mode == "ansi" else env.render
+    draw = _text_of(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     terminated, info = False, {}
     while not over:
@@ -206,6 +206,17 @@ def _merged(ends: list[Position]) -> Played:
     score = np.array([each.score for each in ends])
     length = np.array([each.steps for each in ends])
     return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
+
+
+def _smaller(draw: Any) -> Any:
+    """Return a function that draws a picture at half its size: a film of a lap has hundreds."""
+
+    def picture() -> np.ndarray:
+        from PIL import Image
+
+        return np.asarray(Image.fromarray(draw()).reduce(2))
+
+    return picture
 
 
 def _text_of(draw: Any) -> Any:
