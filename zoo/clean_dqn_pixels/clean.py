@@ -11,6 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 torch.set_num_threads(1)
+torch.set_flush_denormal(True)
 
 NUM_ENVS, SIZE, STACK, BATCH, SLOTS = 8, 42, 4, 32, 2_000
 WARMUP = 60 * NUM_ENVS

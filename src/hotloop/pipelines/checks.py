@@ -47,12 +47,18 @@ def require_device(name: str) -> None:
 
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Let torch use so many threads meanwhile: for small networks one is fastest."""
+    """Let torch use so many threads meanwhile: for small networks one is fastest.
+
+    Subnormal numbers are zero meanwhile. Adam's moments of a unit that is never active decay until they are subnormal,
+    and a step of it is then several times slower.
+    """
     import torch
 
     before = torch.get_num_threads()
     torch.set_num_threads(number)
+    torch.set_flush_denormal(True)
     try:
         yield
     finally:
+        torch.set_flush_denormal(False)
         torch.set_num_threads(before)
