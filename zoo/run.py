@@ -43,6 +43,8 @@ class Case:
     """Where the speed drifts: the same steps, from the first, are recorded and measured. Else a steady stretch is."""
     informs: bool = False
     """Whether the planted fault costs no time: it must be among the findings, and there is no gain to measure."""
+    also: tuple[str, ...] = ()
+    """Rules that must be among the findings besides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ def read_cases(names: list[str]) -> list[Case]:
     for name in names or found:
         truth = tomllib.loads(found[name].read_text(encoding="utf-8"))
         where = truth["file"], tuple(truth["lines"])
-        kind = truth.get("steps", 0), truth.get("informs", False)
+        kind = truth.get("steps", 0), truth.get("informs", False), tuple(truth.get("also", ()))
         cases.append(Case(name, found[name].parent, truth["rule"], *where, *kind))
     return cases
 
@@ -90,15 +92,18 @@ def study(case: Case, quick: bool) -> Result:
     alarms = explain(case, "fixed.py")
     first = findings[0] if findings else {}
     planted = next((each for each in findings if each["rule"] == case.rule), None)
+    missing = [rule for rule in case.also if rule not in _rules(findings)]
+    if missing:
+        say(f"{case.name}: {', '.join(missing)} not found in slow.py")
     if case.informs:
-        told = planted is not None and blames(case, planted)
+        told = planted is not None and blames(case, planted) and not missing
         found = case.rule if planted else first.get("rule", "")
         return Result(case.name, case.rule, found, told, told, _rules(alarms), None, None, None, None, None)
     measured = None if quick else measure_gain(case)
     gains = [planted[name] if planted else None for name in ("gain", "gain_low", "gain_high")]
     error = abs(gains[0] / measured - 1) if gains[0] and measured else None
     return Result(
-        case.name, case.rule, first.get("rule", ""), first.get("rule") == case.rule,
+        case.name, case.rule, first.get("rule", ""), first.get("rule") == case.rule and not missing,
         planted is not None and blames(case, planted), _rules(alarms), *gains, measured, error,
     )  # fmt: skip
 

@@ -39,6 +39,7 @@ class Hook(IntEnum):
     METHOD = 1
     STEP = 2
     QUICK_STEP = 3
+    MODULE = 4
 
 
 class Span(Core):
@@ -47,13 +48,15 @@ class Span(Core):
     It holds no state of a single call, so it may be nested in itself and used from any thread.
     """
 
-    __slots__ = ("hook", "name", "phase")
+    __slots__ = ("hook", "name", "phase", "within_ns")
 
     def __init__(self, name: str, phase: Phase | None, code: int, hook: Hook | None = None) -> None:
         super().__init__(code)
         self.name = name
         self.phase = phase
         self.hook = 0 if hook is None else int(hook)
+        self.within_ns = 0.0
+        """What a hook's wrapper took within the span, as far as that differs from call to call; a tight loop's ns."""
 
     __enter__ = Core.idle
     __exit__ = Core.idle
@@ -201,6 +204,26 @@ def hush() -> None:
     _born = Span
     for each in _by_code:
         each.__class__ = Span
+
+
+def silence() -> list[type[Span]]:
+    """Make every span do nothing for a while; return what they were, for `unsilence`."""
+    global _born
+    classes = [type(each) for each in _by_code]
+    _born = Span
+    for each in _by_code:
+        each.__class__ = Span
+    return classes
+
+
+def unsilence(classes: list[type[Span]]) -> None:
+    """Make every span what it was before `silence`; those that are new since are timed."""
+    global _born
+    _born = _Live
+    for each, was in zip(_by_code, classes, strict=False):
+        each.__class__ = was
+    for each in _by_code[len(classes) :]:
+        make_live(each)
 
 
 def is_live(each: Span) -> bool:

@@ -134,6 +134,7 @@ def test_ls_tells_name_state_and_size(tmp_path):
     (root / "no-run").mkdir()
     rows = json.loads(call("ls", "--json", cwd=tmp_path).stdout)
     assert isinstance(rows["schema"], int)
+    assert {row["exit_code"] for row in rows["runs"]} == {None}, "as runs of before were written"
     states = {row["name"]: row["state"] for row in rows["runs"]}
     assert states == {"new": "killed", "live": "running", "other": "killed", "old-one": "finished"}
     assert [row["name"] for row in rows["runs"]] == ["new", "live", "other", "old-one"], "newest first"

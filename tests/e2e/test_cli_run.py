@@ -53,7 +53,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_json_of_a_real_run_adds_up(place):
     content = json.loads(call("explain", "--json", cwd=place).stdout)
     assert content["run"].endswith("first")
-    assert content["state"] == "finished"
+    assert (content["state"], content["exit_code"]) == ("failed", 7)
     assert content["counts"]["env_steps"] == 600
     assert content["counts"]["updates"] == 600
     assert content["counts"]["steps_per_episode"] == pytest.approx(50.0)
@@ -83,8 +83,35 @@ def test_a_file_that_cannot_be_written_is_one_line(place):
 def test_ls_shows_the_rate_of_the_run(place):
     row = json.loads(call("ls", "--json", cwd=place).stdout)["runs"][0]
     assert row["name"] == "first"
-    assert row["state"] == "finished"
+    assert (row["state"], row["exit_code"]) == ("failed", 7)
     assert row["env_steps_per_s"] > 0
+
+
+def test_ls_tells_how_each_script_ended(place, tmp_path):
+    endings = {
+        "well": ("pass", 0), "left": ("raise SystemExit(0)", 0), "raised": ("1 / 0", 1),
+        "refused": ("raise SystemExit('no data')", 1), "code": ("raise SystemExit(3)", 3),
+        "ctrl-c": ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", 130),
+    }  # fmt: skip
+    for name, (ending, code) in endings.items():
+        (tmp_path / "ending.py").write_text(f"sum(range(10))\n{ending}\n")
+        call("run", "--out", f"runs/{name}", "ending.py", cwd=tmp_path, expect=code)
+    rows = json.loads(call("ls", "--json", cwd=tmp_path).stdout)["runs"]
+    assert {row["name"]: (row["state"], row["exit_code"]) for row in rows} == {
+        "well": ("finished", 0), "left": ("finished", 0), "raised": ("failed", 1), "refused": ("failed", 1),
+        "code": ("failed", 3), "ctrl-c": ("interrupted", 130),
+    }  # fmt: skip
+    shown = {line.split()[0]: line for line in call("ls", cwd=tmp_path).stdout.splitlines()}
+    assert "failed (exit 3)" in shown["runs/code"]
+    assert "interrupted" in shown["runs/ctrl-c"] and "exit" not in shown["runs/ctrl-c"]
+    assert "finished" in shown["runs/well"] and "exit" not in shown["runs/well"]
+
+
+def test_a_script_that_records_itself_knows_how_it_ended(tmp_path):
+    for name, ending, state in (("raised", "1 / 0", "failed"), ("well", "", "finished")):
+        code = f"import hotloop\nhotloop.record('runs/{name}')\n{ending}"
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60)
+        assert json.loads((tmp_path / "runs" / name / "run.json").read_text())["state"] == state
 
 
 def test_a_module_is_recorded_with_summaries_meanwhile(place):

@@ -89,7 +89,7 @@ def test_the_run_is_complete_however_the_script_ends(tmp_path, ending, code, tol
         assert 'train.py", line' in done.stderr
         assert "hotloop/record" not in done.stderr, "only the script's own frames are shown"
     trace = load(tmp_path / "out")
-    assert trace.state == "finished"
+    assert (trace.state, trace.manifest["exit_code"]) == ("failed" if code else "finished", code)
     assert trace.main.counts["env_steps"] == trace.main.counts["updates"] == 30
     assert calls(trace.main)["env.step"] == 30
     assert_adds_up(trace)
@@ -243,9 +243,9 @@ def test_a_start_that_is_never_reached_is_said(tmp_path, after, said):
 def test_a_wall_clock_that_jumps_changes_nothing(tmp_path):
     body = """
     import hotloop
-    from hotloop.record import recorder, session
+    from hotloop.record import session, writing
     jumps = iter(range(10**18, 0, -(3600 * 10**9)))
-    recorder.wall_ns = session.wall_ns = lambda: next(jumps)
+    writing.wall_ns = session.wall_ns = lambda: next(jumps)
     with hotloop.record("out"):
         loop(300)
     """

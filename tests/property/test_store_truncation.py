@@ -46,7 +46,7 @@ def read(folder: Path, table: str) -> dict[str, list[int]]:
 
 
 @given(batches(), st.booleans())
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 def test_what_was_written_is_read_back(given_batches, closed):
     table, parts = given_batches
     with TemporaryDirectory() as place:
@@ -61,7 +61,7 @@ def test_what_was_written_is_read_back(given_batches, closed):
 
 
 @given(batches(), st.data())
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 def test_a_cut_stream_is_read_up_to_its_last_whole_batch(given_batches, data):
     table, parts = given_batches
     with TemporaryDirectory() as place:

@@ -38,6 +38,18 @@ def test_wrappers_are_paid_for_calls_that_were_only_counted_too():
     assert taken == 10 * 4 * 5
 
 
+def test_what_a_wrapper_takes_within_a_call_is_the_calls_own_and_that_of_all_around_it():
+    tree = [
+        Entry(0, -1, "root", 0, 0, 10_000, 1_000),
+        Entry(1, 0, "span", 1, 10, 9_000, 3_000),
+        Entry(2, 1, "span", 2, 10, 6_000, 6_000),
+    ]
+    found, taken = corrected(tree, {}, Costs(0.0, 0.0, {2: 7.0}, {2: 5.0}))
+    assert by_id(found)[2].total_ns == 6_000 - 10 * 5
+    assert by_id(found)[1].total_ns == 9_000 - 10 * 12
+    assert (by_id(found)[0].total_ns, taken) == (10_000 - 120, 120)
+
+
 def test_thinned_spans_are_scaled_up_at_the_expense_of_what_is_around_them():
     tree = [
         Entry(0, -1, "root", 0, 0, 10_000, 0),

@@ -15,7 +15,7 @@ from tests.scripted import START_NS, scripted_run
 
 from hotloop import spans, ticks
 from hotloop.errors import HotloopError
-from hotloop.record import calls, calls_twin, pausing
+from hotloop.record import calls, calls_twin
 from hotloop.record.calls import Costs, Native
 from hotloop.record.hooks import envs
 from hotloop.record.operators import nested
@@ -293,7 +293,6 @@ def test_calls_in_calls_are_told_apart_by_their_times():
 
 def test_a_pause_has_not_been(tmp_path, monkeypatch):
     with scripted_run(tmp_path, monkeypatch) as run:
-        monkeypatch.setattr(pausing, "now_ns", run.read)
         outer = spans.span("update")
         with outer:
             run.during("env.step", 100, "env_steps")

@@ -86,6 +86,7 @@ def test_json_keeps_the_contract(trace):
     assert content["findings"][0]["phase"] == "sample"
     assert sum(row["share"] for row in content["phases"]) == pytest.approx(1.0)
     assert content["rates"]["env_steps_per_s"] == pytest.approx(800 / content["wall_s"], rel=0.02)
+    assert content["rates"]["env_steps_per_s_mean"] == pytest.approx(800 / content["wall_s"])
 
 
 def test_processes_have_a_table_for_each_other_thread_and_process(trace):

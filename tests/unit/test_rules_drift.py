@@ -22,7 +22,15 @@ ENV, BACKWARD = 1, 2
 """Ids of the two nodes below the root."""
 
 
-def training(env_us, rest_us=STEADY, timed=1.0, steps=(100,) * WINDOWS, episodes=(20,) * WINDOWS, updates=None):
+def training(
+    env_us,
+    rest_us=STEADY,
+    timed=1.0,
+    steps=(100,) * WINDOWS,
+    episodes=(20,) * WINDOWS,
+    updates=None,
+    first=("Env.step", Phase.ENV),
+):
     """13 windows of 1 s, of which the first is left out and each two of the others make a block.
 
     `env_us` and `rest_us` are what a call of the environment and of backward takes in each block.
@@ -33,8 +41,8 @@ def training(env_us, rest_us=STEADY, timed=1.0, steps=(100,) * WINDOWS, episodes
     line = frame("step", "env.py", 12, "mean = sum(self.history) / len(self.history)")
     counts = {"env_steps": sum(steps), "episodes": sum(episodes), "updates": sum(updates or steps)}
     trace = make_trace(
-        [place("Env.step", Phase.ENV, env_s, sum(steps)), place("backward", Phase.BACKWARD, rest_s, sum(steps))],
-        [seen("Env.step", [line], env_s)],
+        [place(*first, env_s, sum(steps)), place("backward", Phase.BACKWARD, rest_s, sum(steps))],
+        [seen(first[0], [line], env_s)],
         counts,
         windows={"env_steps": steps, "episodes": episodes, "updates": updates or steps},
     )
@@ -62,6 +70,12 @@ def test_a_history_that_is_summed_each_step_is_found_and_priced_without_it():
     assert finding.title == "Env.step gets slower and slower: 3.7 times in this run."
     assert "a call takes 3 ms in the first third of the run and 11 ms in the last" in finding.evidence[1]
     assert "1.00 times as long" in finding.evidence[1]
+
+
+def test_an_optimiser_that_gets_slower_computes_with_subnormal_numbers():
+    (finding,) = explain(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS, first=("Adam.step", Phase.OPTIMISE)))
+    assert finding.title == "Adam.step gets slower and slower, by subnormal numbers: 3.7 times in this run."
+    assert "torch.set_flush_denormal(True)" in finding.advice
 
 
 def test_what_a_call_takes_at_the_begin_is_left():

@@ -57,8 +57,26 @@ def test_an_error_inside_passes_through_and_closes_the_run(tmp_path):
     with pytest.raises(ZeroDivisionError), record(tmp_path / "run"):
         work()
         raise ZeroDivisionError
-    assert load(tmp_path / "run").state == "finished"
+    trace = load(tmp_path / "run")
+    assert (trace.state, trace.manifest["exit_code"]) == ("failed", 1)
     assert not spans.recording()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "state"),
+    [
+        (KeyboardInterrupt(), 130, "interrupted"),
+        (SystemExit(), 0, "finished"),
+        (SystemExit(0), 0, "finished"),
+        (SystemExit(4), 4, "failed"),
+        (SystemExit("no data"), 1, "failed"),
+    ],
+)
+def test_the_manifest_tells_what_ended_the_run(tmp_path, error, code, state):
+    with pytest.raises(type(error)), record(tmp_path / "run"):
+        raise error
+    done = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (done["state"], done["exit_code"]) == (state, code)
 
 
 def test_stopping_twice_is_stopping_once(tmp_path):

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -64,3 +67,24 @@ def test_json_is_whole_or_as_it_was(tmp_path):
     with pytest.raises(TypeError):
         write_json(path, {"a": object()})
     assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_writing_imports_no_pandas(tmp_path):
+    """It would take a second and much memory of the training, and fail where the interpreter is shutting down."""
+    (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
+    code = (
+        "import sys; from pathlib import Path; import numpy as np; from hotloop.trace import store\n"
+        "files = store.ProcessFiles(Path('run'))\n"
+        "for name, table in ((name, store.SCHEMAS[name]) for name in store.SCHEMAS):\n"
+        "    rows = {each.name: [[1], []] if 'list' in str(each.type) else np.array([3, -4]) for each in table}\n"
+        "    files.append(name, rows); files.replace(name + '.arrow', name, rows)\n"
+        "files.close()\n"
+        "assert store.read_table(Path('run'), 'raw')['end_ns'].tolist() == [3, -4]\n"
+        "assert store.read_totals(Path('run'))[0]['buckets'] == [1]\n"
+        "print('pandas' in sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert (done.stdout, done.stderr) == ("False\n", "")

@@ -116,13 +116,21 @@ def test_workers_count_where_the_main_process_does_not():
     assert summary.rates(trace)["env_steps_per_s"].median == pytest.approx(300.0)
 
 
-def test_rates_are_medians_of_windows_and_not_averages_since_the_start():
+def test_a_rate_is_that_of_the_loop_and_beside_it_those_of_its_windows():
     steps = [1000, 100, 100, 100, 50]
     trace = make_trace([place("a", self_s=5.0)], counts={"env_steps": 1350}, windows={"env_steps": steps})
     rate = summary.rates(trace)["env_steps_per_s"]
+    assert rate.mean == pytest.approx(270.0)
     assert rate.median == pytest.approx(100.0)
     assert rate.last == pytest.approx(50.0)
     assert rate.low < 100.0 < rate.high
+
+
+def test_a_loop_that_collects_and_learns_in_turns_has_the_rate_of_both_together():
+    steps = [2000, 2000, 2000, 10, 10] * 3
+    trace = make_trace([place("a", self_s=15.0)], counts={"env_steps": 18_060}, windows={"env_steps": steps})
+    rate = summary.rates(trace)["env_steps_per_s"]
+    assert (rate.mean, rate.median, rate.low, rate.high) == pytest.approx((1204.0, 2000.0, 10.0, 2000.0))
 
 
 def test_a_loop_that_updates_in_bursts_still_has_an_update_rate():

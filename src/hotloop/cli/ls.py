@@ -42,6 +42,7 @@ def _row(each: RunInfo) -> dict[str, Any]:
         "name": each.name,
         "path": str(each.path),
         "state": each.state,
+        "exit_code": each.exit_code,
         "started_unix_s": each.started_unix_ns / 1e9,
         "seconds": seconds,
         "size_bytes": each.size_bytes,
@@ -59,7 +60,7 @@ def _measured(each: RunInfo) -> tuple[float | None, float | None]:
     except HotloopError:
         return each.seconds, None
     seconds = each.seconds if each.seconds is not None else (trace.startup_ns / 1e9 + trace.wall_s)
-    return seconds, summary.rates(trace)["env_steps_per_s"].median or None
+    return seconds, summary.rates(trace)["env_steps_per_s"].mean or None
 
 
 def _print(rows: list[dict[str, Any]]) -> None:
@@ -79,7 +80,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         table.add_row(
             Text(row["path"]),
             f"{datetime.fromtimestamp(row['started_unix_s']):%Y-%m-%d %H:%M:%S}",
-            Text(row["state"], STATE_STYLES[row["state"]]),
+            Text(words.ending(row["state"], row["exit_code"]), STATE_STYLES[row["state"]]),
             words.seconds(row["seconds"]) if row["seconds"] is not None else "?",
             words.rate(row["env_steps_per_s"]) if row["env_steps_per_s"] else "-",
             words.size(row["size_bytes"]),

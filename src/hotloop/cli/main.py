@@ -50,7 +50,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except HotloopError as error:
         print(f"hotloop: {error}", file=sys.stderr)
         return WRONG_CALL
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemError) as error:
+        # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
+        if isinstance(error, SystemError) and not isinstance(error.__cause__, KeyboardInterrupt):
+            raise
+        print("hotloop: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
         # The interpreter would flush, and complain, once more at exit.
@@ -91,7 +95,7 @@ def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = ["hotloop: why is this training slow, and what would make it fast?", ""]
     lines += [f"  hotloop {name:<{width}}   {summary}" for name, summary in COMMANDS.items()]
-    lines += ["", "Each command has --help, and --json for programs; hotloop --version names the version."]
+    lines += ["", "Each command has --help, and each but run, whose output is the script's, --json for programs."]
     return "\n".join([*lines, "", f"Next: {_next_step()}"])
 
 

@@ -80,7 +80,7 @@ def _list(chosen: list[RunInfo], root: Path) -> None:
         print(f"Nothing to clear in {root}.")
         return
     for each in chosen:
-        print(f"{each.path}  {each.state}  {words.size(each.size_bytes)}")
+        print(f"{each.path}  {words.ending(each.state, each.exit_code)}  {words.size(each.size_bytes)}")
     freed = words.size(sum(each.size_bytes for each in chosen))
     print(f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {freed}")
 

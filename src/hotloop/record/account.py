@@ -7,6 +7,7 @@ buckets an octave (percentiles are right to 5 %), and everything else is a sum.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -129,6 +130,26 @@ class Account:
             self.min_ns = np.append(self.min_ns, np.full(missing, np.iinfo(np.int64).max))
             self.max_ns = _padded(self.max_ns, missing)
             self.histogram = np.concatenate([self.histogram, np.zeros((missing, BUCKETS), np.int32)])
+
+    def counted(self, code: int) -> int:
+        """Return how far a counter has come in this window."""
+        return sum(amount for (_, counter), amount in self.counters.items() if counter == code)
+
+    def end_by(self, since_ns: int, waiting: int) -> None:
+        """Let what was drained in a pause, after so many parts, end when it began; drop what was counted in it."""
+        for i in range(waiting, len(self.pending)):
+            events = self.pending[i]
+            late = np.array(events[events[:, 0] < COUNTER_BASE])
+            late[:, 1] = np.minimum(late[:, 1], since_ns)
+            self.pending_events -= len(events) - len(late)
+            self.pending[i] = late
+
+    def skip(self, since_ns: int, now: int) -> None:
+        """Go on after a pause as if no time had passed."""
+        self.opened = tuple(replace(each, start_ns=each.start_ns + now - since_ns) for each in self.opened)
+        self.folded_until += now - since_ns
+        self.sightings = [each for each in self.sightings if each[0] <= since_ns]
+        self.cpu_ns = -1
 
     def reset_window(self) -> None:
         """Begin a new window."""

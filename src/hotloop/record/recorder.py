@@ -8,25 +8,24 @@ and training goes on.
 
 from __future__ import annotations
 
-import os
 import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from hotloop import spans, ticks
-from hotloop.clock import now_ns, thread_cpu_ns, wall_ns
+from hotloop.clock import now_ns, thread_cpu_ns
 from hotloop.record.account import Account, calls_begun, mean_durations
 from hotloop.record.fold import Ints, first_step
 from hotloop.record.governor import Governor, Pace, tight_loop_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
+from hotloop.record.threads import Threads
 from hotloop.record.tree import codes_of
 from hotloop.record.vitals import Vitals
-from hotloop.record.writing import Write, Writer, process_name, write_window
+from hotloop.record.writing import Write, Writer, forget_within, write_window
 from hotloop.spans import COUNTER_BASE
 from hotloop.trace.store import ProcessFiles
 
@@ -50,16 +49,16 @@ class Recorder:
     def __init__(self, folder: Path, options: RecordOptions) -> None:
         self.options = options
         self._writer = Writer(ProcessFiles(folder))
-        self.accounts: list[Account] = []
+        self._threads = Threads()
+        self.accounts = self._threads.accounts
         self.failed = False
-        self.wrapper_ns = 0.0, 0.0, 0.0
-        """What the wrappers of hooks add to a call, by kind (`spans.Hook`); set by who installs them."""
-        self._live: dict[int, Account] = {}
+        self.wrapper_ns: dict[str, float] = {}
+        """What the wrappers of hooks add to a call, by kind. Theirs: it may come in while recording."""
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self._busy = threading.Lock()
         self._stopping, self._ident = False, 0
         self._thread: threading.Thread | None = None
-        self._seen_logs, self._codes = 0, codes_of([])
+        self._codes = codes_of([])
         self._warnings: list[str] = []
 
     def start(self) -> None:
@@ -67,11 +66,11 @@ class Recorder:
         begin = now_ns()
         self.start_ns = self.loop_start_ns = self._window_start = begin
         self._loop_started = False
-        self._armed = not (self.options.after_s or self.options.after_steps)
-        self._steps_seen = 0
-        self._window, self._window_ns = 0, round(self.options.window_s * SECOND_NS)
-        self._windows_at_length = 0
-        self._last_look = self._block_start = self._second_start = self._learned_at = begin
+        self.armed = not (self.options.after_s or self.options.after_steps)
+        """Whether what happens now is kept: the asked-for start is reached."""
+        self._steps_seen = self._window = self._windows_at_length = 0
+        self._window_ns = round(self.options.window_s * SECOND_NS)
+        self._last_look = self._looks_from = self._block_start = self._second_start = self._learned_at = begin
         self._totals_at = self._ended_ns = 0
         self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
         self._background_ns = 0
@@ -79,14 +78,13 @@ class Recorder:
         self._since_drain: Counter[int] = Counter()
         self._timed: Counter[int] = Counter()
         self._counted: Counter[int] = Counter()
-        self._counter_events = 0
         self._cuts: list[tuple[int, bool]] = []
         self._vitals = Vitals()
         self._process_marks = self._marks()
-        self._logs = spans.listen()
-        for each in spans.known_spans():
-            self._governor.counted([each])
-        self.main = self._account(threading.main_thread().ident or 0, begin)
+        self._threads.listen()
+        self._governor.counted(spans.known_spans())
+        forget_within()
+        self.main = self._threads.open(threading.main_thread().ident or 0, begin)
         self._thread = threading.Thread(target=self._run, name="hotloop", daemon=True)
         self._thread.start()
 
@@ -128,6 +126,44 @@ class Recorder:
                     setattr(self, mark, getattr(self, mark) + now_ns() - begin)
                 ticks.hold(False)
 
+    def pause(self) -> int:
+        """Let spans do nothing and the background thread stand still until `resume`; return when that began."""
+        self._busy.acquire()
+        ticks.hold(True)
+        self._silenced = spans.silence()
+        since = now_ns()
+        self._drain()
+        self._tally()
+        self._vitals.read_tallies(since, self.main)
+        return since
+
+    def resume(self, since: int) -> None:
+        """Go on as if no time had passed since a pause began: a window ends there, the next one begins now."""
+        try:
+            waiting = {account.index: len(account.pending) for account in self.accounts}
+            self._drain()
+            for account in self.accounts:
+                account.end_by(since, waiting.get(account.index, 0))
+            self._fold(since, self._governor.dark)
+            self._end_window(since)
+            now = now_ns()
+            for account in self.accounts:
+                account.skip(since, now)
+            for each in spans.known_tallies():
+                each.fresh()
+            self._window_start = self._block_start = self._second_start = self._learned_at = now
+            # The first look after it would last as long as the pause did.
+            self._last_look = self._looks_from = now
+            self._since_drain, self._rates = Counter(), Counter()
+            self._process_marks = self._marks()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            if spans.recording():
+                spans.unsilence(self._silenced)
+            ticks.hold(False)
+            self._busy.release()
+
     def _run(self) -> None:
         self._ident = threading.get_ident()
         try:
@@ -138,7 +174,8 @@ class Recorder:
                 if self._stopping:
                     break
                 with self._busy:
-                    self._take_looks(looks)
+                    looks = [look for look in looks if look[0] >= self._looks_from]
+                    self._last_look = self._threads.take_looks(looks, self._last_look)
                     self._vitals.take_bumps(bumps, self.main)
                     self._tick(now_ns())
         except Exception as error:
@@ -158,7 +195,7 @@ class Recorder:
         warnings.warn(f"hotloop stopped recording: {type(error).__name__}: {error}. {remedy}", stacklevel=1)
 
     def _tick(self, at: int) -> None:
-        if sum(map(len, self._logs)) > CROWDED:
+        if self._threads.waiting() > CROWDED:
             self._relieve()
         if at >= self._block_start + self._pace.block_ns:
             self._vitals.read_memory(at, self.main)
@@ -168,47 +205,14 @@ class Recorder:
 
     def _due_ns(self) -> int:
         """Return when the window that was asked for begins or ends, if that is still to come."""
-        waits_for = self.options.for_s if self._armed else self.options.after_s
+        waits_for = self.options.for_s if self.armed else self.options.after_s
         if self._stopping or not waits_for:
             return self._second_start + SECOND_NS
         return self.start_ns + round(waits_for * SECOND_NS)
 
-    def _take_looks(self, looks: list[tuple[int, int, int, int]]) -> None:
-        """Keep each thread's stack, the time since the look before, and how much of it was computing."""
-        before = last = self._last_look
-        for at, ident, stack, cpu in looks:
-            if at != last:
-                before, last = last, at
-            elapsed = max(at - before, 0)
-            account = self._live.get(ident) or self._account(ident, at)
-            ran = elapsed if cpu < 0 or account.cpu_ns < 0 else cpu - account.cpu_ns
-            account.cpu_ns = cpu
-            account.sightings.append((at, stack, elapsed, min(ran, elapsed)))
-        self._last_look = last
-
-    def _account(self, ident: int, at: int) -> Account:
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
-        self.accounts.append(account)
-        self._live[ident] = account
-        return account
-
     def _drain(self) -> Counter[int]:
         """Take what all threads have written; return how often each span began."""
-        while self._seen_logs < len(self._logs):
-            log = self._logs[self._seen_logs]
-            self._seen_logs += 1
-            account = self._live.get(log.ident)
-            if account is None or account.log is not None:
-                # A thread's number may be given again to a later thread.
-                account = self._account(log.ident, max(self._block_start, self.start_ns))
-            account.log, account.name = log, log.name
-        began: Counter[int] = Counter()
-        for account in self.accounts:
-            events = account.drain()
-            if len(events):
-                calls, counters = calls_begun(events)
-                began, self._counter_events = began + calls, self._counter_events + counters
+        began = self._threads.drain(max(self._block_start, self.start_ns))
         self._timed += began
         self._rates += began
         return began
@@ -261,7 +265,7 @@ class Recorder:
             if not (account.pending_events or account.sightings or account is self.main):
                 continue
             events = account.take_pending(at)
-            if not self._loop_started and self._armed:
+            if not self._loop_started and self.armed:
                 events = self._cut_at_first_step(account, events, dark)
             self._fold_account(account, events, at, dark)
 
@@ -296,9 +300,8 @@ class Recorder:
         return events[cut:]
 
     def _keeps_raw(self) -> bool:
-        window = self._window
-        sparse = window < self.options.raw_windows + 1 or (window & (window - 1)) == 0
-        return sparse and self._armed and self._writer.files.size_of("raw") < self.options.raw_bytes
+        sparse = self._window < self.options.raw_windows + 1 or (self._window & (self._window - 1)) == 0
+        return sparse and self.armed and self._writer.files.size_of("raw") < self.options.raw_bytes
 
     def _second(self, at: int, last: bool = False) -> None:
         self._since_drain = self._since_drain + self._drain()
@@ -314,7 +317,7 @@ class Recorder:
             self._pace.adapt((cpu - self._background_ns) / max(at - self._second_start, 1))
         self._background_ns = cpu
         self._second_start = at
-        if not self._armed:
+        if not self.armed:
             self._arm(at)
             return
         self._write_names()
@@ -325,15 +328,14 @@ class Recorder:
         if last or at >= self._totals_at:
             self._writer.totals(self.accounts)
             self._totals_at = at + TOTALS_EVERY_NS
-        self._writer.state(self._state(at, "finished" if last else "running"))
+        self._write_state(at, "finished" if last else "running")
         if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
             spans.hush()
             self._ended_ns, self._stopping = now_ns(), True
 
     def _learn(self, at: int) -> None:
         """Tell the governor how often spans are called, how long they take, and from where."""
-        elapsed = max(at - self._learned_at, 1)
-        rates = Counter({code: round(n * 1e9 / elapsed) for code, n in self._rates.items()})
+        rates = Counter({code: round(n * 1e9 / max(at - self._learned_at, 1)) for code, n in self._rates.items()})
         pairs = {pair for each in self.accounts for pair in each.tree.pairs()}
         self._governor.learn(rates, mean_durations(self.accounts), pairs)
         self._rates = Counter()
@@ -341,18 +343,18 @@ class Recorder:
 
     def _arm(self, at: int) -> None:
         """Begin to keep, once the asked-for start is reached; forget what was before."""
-        code = spans.known_counters().get("env_steps")
-        self._steps_seen += sum(n for a in self.accounts for (_, c), n in a.counters.items() if c == code)
+        self._steps_seen += sum(each.counted(spans.known_counters().get("env_steps", 0)) for each in self.accounts)
         for account in self.accounts:
             account.reset()
         self._tally()
         # What was drained after this moment is folded later, and counts.
         self._timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
-        self._counted, self._counter_events = Counter(), 0
+        self._counted, self._threads.counter_events = Counter(), 0
+        forget_within()
         self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
-            self._armed = True
+            self.armed = True
             self._process_marks = self._marks()
             self.start_ns = self.loop_start_ns = self._window_start = at
 
@@ -378,23 +380,21 @@ class Recorder:
 
     def _write_window(self, at: int, write: Write) -> None:
         marks = self._marks()
-        reading = self._vitals.memory.read()
-        memory = {name: marks[name] - self._process_marks[name] for name in marks} | {
-            "window": self._window, "start_ns": self._window_start, "end_ns": at, "rss_bytes": reading.rss_bytes,
-            "gpu_bytes": reading.gpu_bytes, "gpu_busy_percent": reading.gpu_busy_percent,
+        memory = {name: marks[name] - self._process_marks[name] for name in marks} | self._vitals.memory_now() | {
+            "window": self._window, "start_ns": self._window_start, "end_ns": at,
         }  # fmt: skip
         write_window(write, self._window, self.accounts, (self._timed, self._counted, self._vitals.device_ns), memory)
 
     def _marks(self) -> dict[str, int]:
         return self._vitals.totals() | {"background_ns": self._background_ns}
 
-    def _state(self, at: int, state: str) -> dict[str, Any]:
+    def _write_state(self, at: int, state: str) -> None:
         governor = self._governor
-        return {
-            "state": state, "until_ns": at, "wall_ns": wall_ns(), "start_ns": self.start_ns, "pid": os.getpid(),
-            "loop_start_ns": self.loop_start_ns if self._loop_started else None, "process": process_name(),
+        costs = {
             "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
-            "wrap_ns": self.wrapper_ns[0], "step_wrap_ns": self.wrapper_ns[1], "quick_wrap_ns": self.wrapper_ns[2],
-            "counter_events": self._counter_events, "tally_events": self._vitals.tally_events,
-            "background_cpu_ns": self._background_ns, "warnings": self._warnings,
+            "counter_events": self._threads.counter_events, "tally_events": self._vitals.tally_events,
+            "background_cpu_ns": self._background_ns,
         }  # fmt: skip
+        loop_start = self.loop_start_ns if self._loop_started else None
+        times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": loop_start}
+        self._writer.state({"state": state, "warnings": self._warnings} | times | costs | self.wrapper_ns)

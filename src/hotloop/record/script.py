@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hotloop.errors import ScriptNotFound
 from hotloop.record.options import RecordOptions
-from hotloop.record.session import HOOKS_VARIABLE, Session, record
+from hotloop.record.session import HOOKS_VARIABLE, Session, exit_code_of, record
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +55,11 @@ def run_script(options: ScriptOptions) -> ScriptResult:
     words = [options.target, *options.args]
     session = record(options.out, options=options.record, hooks=True, command=words)
     recorder = session.recorder
+    exit_code = 1
     try:
         exit_code = _run_main(options, code)
     finally:
-        session.stop()
+        session.stop(exit_code)
     return ScriptResult(exit_code, session.path, recorder is not None and not recorder.failed)
 
 
@@ -101,24 +102,17 @@ def _run_main(options: ScriptOptions, code: types.CodeType | None) -> int:
             sys.modules["__main__"] = main
             exec(code, main.__dict__)
     except SystemExit as leaving:
-        return _exit_code(leaving)
-    except KeyboardInterrupt:
-        return 130
+        if leaving.code is not None and not isinstance(leaving.code, int):
+            print(leaving.code, file=sys.stderr)
+        return exit_code_of(leaving)
+    except KeyboardInterrupt as error:
+        return exit_code_of(error)
     except BaseException as error:
         _print_as_python_does(error)
         return 1
     finally:
         sys.argv, sys.path[:] = saved[0], saved[1]
     return 0
-
-
-def _exit_code(leaving: SystemExit) -> int:
-    if leaving.code is None:
-        return 0
-    if isinstance(leaving.code, int):
-        return leaving.code
-    print(leaving.code, file=sys.stderr)
-    return 1
 
 
 def _print_as_python_does(error: BaseException) -> None:

@@ -35,6 +35,8 @@ from hotloop.trace.store import write_json
 RUN_VARIABLE = "HOTLOOP_RUN"
 OPTIONS_VARIABLE = "HOTLOOP_OPTIONS"
 HOOKS_VARIABLE = "HOTLOOP_HOOKS"
+INTERRUPTED = 130
+"""Exit code of a program that Ctrl-C ended, as shells have it."""
 
 
 @dataclass(slots=True)
@@ -71,9 +73,10 @@ class Session:
             return
         if hooks:
             from hotloop.record.hooks import install
-            from hotloop.record.hooks.cost import wrapper_costs_ns
+            from hotloop.record.hooks.cost import costs_ns, measure_wrappers
 
-            self.recorder.wrapper_ns = wrapper_costs_ns()
+            measure_wrappers()
+            self.recorder.wrapper_ns = costs_ns
             depth = int(os.environ.get(HOOKS_VARIABLE, "1") or 1)
             if self.main and self.options.looks_closer:
                 from hotloop.record.tracing import prepare
@@ -86,12 +89,16 @@ class Session:
             from hotloop.record.tracing import follow
 
             self._undo.append(follow(self.recorder, folder, self.options))
-        atexit.register(self.stop)
+        atexit.register(self._stop_at_exit)
         _current.session = self
 
-    def stop(self) -> None:
-        """Stop recording and complete the run's files. Safe to call twice."""
-        atexit.unregister(self.stop)
+    def stop(self, exit_code: int = 0) -> None:
+        """Stop recording and complete the run's files. Safe to call twice.
+
+        Args:
+            exit_code: How the program that was recorded ended: 0 well, 130 by Ctrl-C, else by an error.
+        """
+        atexit.unregister(self._stop_at_exit)
         if _current.session is self:
             _current.session = None
         while self._undo:
@@ -101,9 +108,13 @@ class Session:
             return
         recorder.stop()
         if self.main and not recorder.failed:
-            self._finish_manifest()
+            self._finish_manifest(exit_code)
 
-    def _finish_manifest(self) -> None:
+    def _stop_at_exit(self) -> None:
+        # Python keeps here the error that ended a script. A console keeps any error there that it has shown.
+        self.stop(0 if hasattr(sys, "ps1") else exit_code_of(getattr(sys, "last_value", None)))
+
+    def _finish_manifest(self, exit_code: int) -> None:
         path = self.path / "run.json"
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -111,7 +122,8 @@ class Session:
             if (cuda := cuda_in_use()) is not None:
                 manifest["machine"]["gpu"] = cuda.get_device_name()
             manifest |= {
-                "state": "finished",
+                "state": {0: "finished", INTERRUPTED: "interrupted"}.get(exit_code, "failed"),
+                "exit_code": exit_code,
                 "ended_unix_ns": wall_ns(),
                 "seconds": seconds,
                 "torch": _torch_threads(),
@@ -124,13 +136,22 @@ class Session:
         """In a forked child: forget the parent's recorder without touching its files."""
         self.recorder = None
         self._undo.clear()
-        atexit.unregister(self.stop)
+        atexit.unregister(self._stop_at_exit)
 
     def __enter__(self) -> Session:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.stop()
+        self.stop(exit_code_of(error))
+
+
+def exit_code_of(error: BaseException | None) -> int:
+    """Return the exit code of a program that an error ends; 0 for none."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return int(error is not None)
 
 
 def record(

@@ -32,6 +32,11 @@ class Vitals:
             gc.callbacks.remove(self._pauses)
         self.memory.close()
 
+    def memory_now(self) -> dict[str, int]:
+        """What a window's row says of memory when it ends."""
+        now = self.memory.read()
+        return {"rss_bytes": now.rss_bytes, "gpu_bytes": now.gpu_bytes, "gpu_busy_percent": now.gpu_busy_percent}
+
     def read_memory(self, at: int, account: Account) -> None:
         """Note how much memory has grown since the last time."""
         reading = self.memory.read()

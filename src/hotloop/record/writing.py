@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Callable
@@ -10,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from hotloop import spans
+from hotloop.clock import wall_ns
 from hotloop.record.account import Account
+from hotloop.record.claims import new_book
 from hotloop.record.fold import Folded, Ints
 from hotloop.record.naming import node_entries
 from hotloop.trace.store import ProcessFiles, write_json
@@ -24,6 +27,7 @@ class Writer:
 
     def __init__(self, files: ProcessFiles) -> None:
         self.files = files
+        self._claims = new_book()
         self.append: Write = files.append
         self._spans_named = 0
         self._counters_named = 0
@@ -81,14 +85,19 @@ class Writer:
         self.raw_waiting = 0
 
     def totals(self, accounts: list[Account]) -> None:
-        """Replace the totals of all nodes."""
+        """Replace the totals of all nodes, and what the script itself printed of its speed."""
         rows = [row for account in accounts for row in account.totals_rows()]
+        told = self._claims.content()
+        if told is not None:
+            write_json(self.files.folder / "claims.json", told, indent=None)
         if rows:
             self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
 
     def state(self, content: dict[str, Any]) -> None:
-        """Replace the state."""
-        write_json(self.files.folder / "state.json", content, indent=None)
+        """Replace the state: what it says of recording, and what of the process."""
+        process = {"pid": os.getpid(), "process": process_name(), "wall_ns": wall_ns()}
+        within = {str(e.code): e.within_ns for e in spans.known_spans() if e.within_ns}
+        write_json(self.files.folder / "state.json", process | {"within_ns": within} | content, indent=None)
 
 
 def write_window(
@@ -121,6 +130,12 @@ def write_window(
 
 def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def forget_within() -> None:
+    """Begin anew to add up what wrappers take within spans."""
+    for each in spans.known_spans():
+        each.within_ns = 0.0
 
 
 def process_name() -> str:

@@ -45,7 +45,7 @@ def write(report: Report, trace: Trace, path: Path) -> None:
 
 def _title(report: Report) -> str:
     parts = [f"{_plain(report.name)}: {words.seconds(report.wall_s)} of training"]
-    rate = report.rates["env_steps_per_s"].median
+    rate = report.rates["env_steps_per_s"].mean
     if rate:
         parts.append(f"{words.rate(rate)} env steps/s")
     return ", ".join(parts)

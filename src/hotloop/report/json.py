@@ -25,6 +25,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "schema": SCHEMA,
         "run": report.path,
         "state": report.state,
+        "exit_code": report.exit_code,
         "wall_s": report.wall_s,
         "attributed_share": report.attributed_share,
         "overhead_share": report.overhead.share,
@@ -98,11 +99,11 @@ def hottest_lines(thread: Thread) -> list[dict[str, Any]]:
 
 
 def _rates(report: Report) -> dict[str, float]:
-    """Return each rate's median under its plain name, beside it its low, high and last value."""
+    """Return the median of a rate's windows under its plain name; beside it their low, high and last, and the mean."""
     found: dict[str, float] = {}
     for name, rate in report.rates.items():
         found |= {name: rate.median, f"{name}_low": rate.low, f"{name}_high": rate.high}
-        found[f"{name}_last"] = rate.last
+        found |= {f"{name}_last": rate.last, f"{name}_mean": rate.mean}
     return found
 
 

@@ -39,7 +39,8 @@ def render(report: Report) -> str:
 
 def _parts(report: Report) -> Iterator[str]:
     yield '<div style="font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;max-width:60em">'
-    yield f'<div style="font-size:15px"><b>{escape(report.name)}</b> <span style="{FAINT}">{report.state}</span></div>'
+    state = words.ending(report.state, report.exit_code)
+    yield f'<div style="font-size:15px"><b>{escape(report.name)}</b> <span style="{FAINT}">{state}</span></div>'
     yield f'<div style="{FAINT}">{escape(_facts(report))}</div>'
     yield _heading("Where the time goes")
     yield from _phases(report.phases)
@@ -58,7 +59,7 @@ def _facts(report: Report) -> str:
     facts = [f"{words.seconds(report.wall_s)} of training"]
     for name, label in (("env_steps", "env steps"), ("updates", "updates"), ("episodes", "episodes")):
         if getattr(report.counts, name):
-            facts.append(f"{words.rate(report.rates[f'{name}_per_s'].median)} {label}/s")
+            facts.append(f"{words.rate(report.rates[f'{name}_per_s'].mean)} {label}/s")
     facts.append(f"{words.size(report.peak_rss_bytes)} at most")
     facts.append(f"recording cost {words.percent(report.overhead.share)}, taken off")
     return " · ".join(facts)

@@ -30,7 +30,10 @@ MAX_WIDTH = 118
 BAR_WIDTH = 40
 TREE_ROWS = 40
 LEAST_GAIN = 1.005
-STATE_STYLES = {"running": "bold cyan", "finished": "bold green", "killed": "bold red"}
+STATE_STYLES = {
+    "running": "bold cyan", "finished": "bold green", "failed": "bold red", "interrupted": "bold yellow",
+    "killed": "bold red",
+}  # fmt: skip
 EIGHTHS = " ▏▎▍▌▋▊▉"
 RATE_LABELS = {
     "env_steps_per_s": "env steps/s",
@@ -94,8 +97,9 @@ def _how_many(report: Report) -> str:
 
 
 def _header(report: Report) -> RenderableType:
+    ending = words.ending(report.state, report.exit_code)
     title = Text.assemble(
-        ("hotloop ", "bold"), (report.name, "bold magenta"), "  ", (report.state, STATE_STYLES[report.state])
+        ("hotloop ", "bold"), (report.name, "bold magenta"), "  ", (ending, STATE_STYLES[report.state])
     )
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
@@ -137,8 +141,8 @@ def _loop_text(report: Report) -> Text:
 
 def _rate_text(report: Report, name: str, total: int) -> Text:
     rate = report.rates[name]
-    text = Text(words.rate(rate.median), "bold")
-    text.append(f"  ({words.rate(rate.low)} to {words.rate(rate.high)}, last {words.rate(rate.last)})", "dim")
+    text = Text(words.rate(rate.mean), "bold")
+    text.append(f"  (windows {words.rate(rate.low)} to {words.rate(rate.high)}, last {words.rate(rate.last)})", "dim")
     text.append(f"  {words.count(total)} in all", "dim")
     steps = report.counts.steps_per_episode
     if name == "episodes_per_s" and steps:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hotloop.trace import summary
 from hotloop.trace.drift import Drift, drift
 from hotloop.trace.model import Node, Overhead, Process, State, Thread, Trace
+from hotloop.trace.runs import exit_code_of
 from hotloop.trace.summary import Counts, PhaseRow, Rate, SpanRow
 from hotloop.trace.traced import NOTHING, Traced
 
@@ -88,6 +89,8 @@ class Report:
     name: str
     path: str
     state: State
+    exit_code: int | None
+    """Of the script, if it is known."""
     command: tuple[str, ...]
     machine: Machine
     wall_s: float
@@ -121,6 +124,7 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         name=trace.name,
         path=trace.path,
         state=trace.state,
+        exit_code=exit_code_of(trace.manifest),
         command=tuple(str(word) for word in trace.manifest.get("command", ())),
         machine=_machine(trace.manifest),
         wall_s=trace.wall_s,

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def ending(state: str, exit_code: int | None) -> str:
+    """Return how a run ended: `finished`, `failed (exit 1)`."""
+    return f"{state} (exit {exit_code})" if state == "failed" and exit_code is not None else state
+
+
 def seconds(value_s: float) -> str:
     """Return a time with a fitting unit: `1 h 05 min`, `12.3 s`, `4.56 ms`, `7.80 µs`, `45 ns`."""
     if value_s >= 3600:

@@ -11,19 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.spans import Hook, Phase
+from hotloop.trace.columns import Ints, Table, of_thread, of_windows, sum_by
 from hotloop.trace.correct import Costs, Entry, corrected
-from hotloop.trace.gaps import gap_phase, phase_of_stack
+from hotloop.trace.gaps import gap_phases, phase_of_stack
 from hotloop.trace.histogram import percentile_ns
-from hotloop.trace.model import Frame, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
+from hotloop.trace.model import PART, Frame, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
+from hotloop.trace.over_time import phases_by_window
 
-Ints = NDArray[np.int64]
-Table = Mapping[str, Ints]
+WRAPPERS = ("wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns")
+"""What a process's state calls the cost of each kind of wrapper, in the order of `Hook`."""
 INSIDE = 0.5
 """Part of a span's cost that falls between its two readings of the clock; the rest is its parent's. Assumed."""
 COUNTER_COST = 0.35
 TALLY_COST = 0.15
 COUNTED_COST = 0.25
-"""What adding to a counter, to a tally, and a span that is only counted cost, in spans. Assumed, from tight loops."""
+"""What adding to a counter, to a tally, and a span that is only counted cost, in spans. Assumed, from tight loops; the
+tally's only where it was not measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,16 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
     in_place = max(span_ns / tight_ns, 1.0)
-    wrappers = [in_place * float(parts.state.get(name, 0.0)) for name in ("wrap_ns", "step_wrap_ns", "quick_wrap_ns")]
+    wrappers = [in_place * float(parts.state.get(name, 0.0)) for name in WRAPPERS]
     costs = Costs(
         INSIDE * span_ns,
         (1 - INSIDE) * span_ns,
         {code: wrappers[e["hook"] - 1] for code, e in names.spans.items() if e["hook"]},
+        _within(parts, in_place),
         COUNTED_COST * span_ns,
         frozenset(code for code, e in names.spans.items() if e["hook"] == Hook.QUICK_STEP),
     )
-    tables = {name: _only(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
+    tables = {name: of_windows(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
     run = _Run(names, tables, parts.totals, scale, costs, _device_times(parts, kept))
     threads, taken = [], 0.0
     for index, entry in names.threads.items():
@@ -83,10 +87,17 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
         pid=parts.process["pid"], parent_pid=parts.process["parent_pid"],
         name=parts.state.get("process", "MainProcess"), main=parts.process["main"],
         start_ns=int(memory["start_ns"].min(initial=start_ns)), end_ns=int(memory["end_ns"].max(initial=start_ns)),
-        threads=tuple(threads), windows=_windows(parts, names, memory, in_loop, threads), memory=_memory(memory),
-        overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, span_ns, taken),
+        threads=tuple(threads), windows=_windows(parts, names, memory, in_loop, threads, costs), memory=_memory(memory),
+        overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, in_place, taken),
         counts=counts, state=state, warnings=tuple(parts.state.get("warnings", ())),
     )  # fmt: skip
+
+
+def _within(parts: ProcessParts, in_place: float) -> dict[int, float]:
+    """What the wrappers took within a call, in ns, by code: the mean over all calls, timed or not."""
+    calls = sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"])
+    taken = {int(code): float(ns) for code, ns in parts.state.get("within_ns", {}).items()}
+    return {code: in_place * ns / calls[code] for code, ns in taken.items() if calls.get(code)}
 
 
 def build_stretches(parts: ProcessParts, groups: list[set[int]]) -> tuple[dict[int, Stretch], ...]:
@@ -96,9 +107,11 @@ def build_stretches(parts: ProcessParts, groups: list[set[int]]) -> tuple[dict[i
     known = names.nodes[index]
     found = []
     for group in groups:
-        rows = _of_thread(_only(parts.windows, group), index)
-        calls, self_ns = (_sum_by(rows["node"], rows[name]) for name in ("calls", "self_ns"))
-        scale = _scales(replace(parts, windows=_only(parts.windows, group), spans=_only(parts.spans, group)), names)
+        rows = of_thread(of_windows(parts.windows, group), index)
+        calls, self_ns = (sum_by(rows["node"], rows[name]) for name in ("calls", "self_ns"))
+        scale = _scales(
+            replace(parts, windows=of_windows(parts.windows, group), spans=of_windows(parts.spans, group)), names
+        )
         stretch: dict[int, Stretch] = {}
         for node, ns in self_ns.items():
             entry = known.get(node, {"kind": "root"})
@@ -138,18 +151,13 @@ def _index(entries: list[dict[str, Any]]) -> _Names:
     return names
 
 
-def _only(table: Table, windows: set[int]) -> Table:
-    chosen = np.isin(table["window"], list(windows))
-    return {name: column[chosen] for name, column in table.items()}
-
-
 def _scales(parts: ProcessParts, names: _Names) -> dict[int, float]:
     """By code, how many calls there were per call whose time was kept. Over the whole run, so that it is exact."""
-    begun = Counter(_sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"]))
+    begun = Counter(sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"]))
     kept: Counter[int] = Counter()
     for index, nodes in names.nodes.items():
-        rows = _of_thread(parts.windows, index)
-        for node, calls in _sum_by(rows["node"], rows["calls"]).items():
+        rows = of_thread(parts.windows, index)
+        for node, calls in sum_by(rows["node"], rows["calls"]).items():
             kept[nodes.get(node, {}).get("code", 0)] += calls
     return {code: begun[code] / n for code, n in kept.items() if n and begun[code]}
 
@@ -168,11 +176,11 @@ class _Run:
 
 def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread | None, float]:
     names, tables = run.names, run.tables
-    windows = _of_thread(tables["windows"], index)
+    windows = of_thread(tables["windows"], index)
     known = names.nodes.get(index, {})
     if not len(windows["node"]) or 0 not in known:
         return None, 0.0
-    sums = {name: _sum_by(windows["node"], windows[name]) for name in ("calls", "total_ns", "self_ns")}
+    sums = {name: sum_by(windows["node"], windows[name]) for name in ("calls", "total_ns", "self_ns")}
     entries = []
     for number, node in sorted(known.items()):
         total = sums["total_ns"].get(number, 0)
@@ -183,8 +191,8 @@ def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread 
             )  # fmt: skip
     entries = _with_parents(entries, known)
     tree, taken = corrected(entries, run.scale, run.costs)
-    samples = _samples(_of_thread(tables["samples"], index), names, {e.id: e for e in tree}, known)
-    counters = _of_thread(tables["counters"], index)
+    samples = _samples(of_thread(tables["samples"], index), names, {e.id: e for e in tree}, known)
+    counters = of_thread(tables["counters"], index)
     counts: dict[int, dict[str, int]] = {}
     for number, code, amount in zip(
         counters["node"].tolist(), counters["counter"].tolist(), counters["amount"].tolist(), strict=True
@@ -193,9 +201,14 @@ def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread 
         name = names.counters.get(code, f"counter {code}")
         row[name] = row.get(name, 0) + amount
     by_node = {row["node"]: row for row in run.totals if row["thread"] == index}
-    nodes = [
-        replace(_node(e, known[e.id], by_node.get(e.id, {}), samples, run), counts=counts.get(e.id, {})) for e in tree
-    ]
+    nodes = []
+    for e in tree:
+        node = _node(e, known[e.id], by_node.get(e.id, {}), run)
+        mine = [sample for sample in samples if sample.node == e.id]
+        nodes.append(replace(node, cpu_ns=sum(each.cpu_ns for each in mine), counts=counts.get(e.id, {})))
+        if node.kind == "gap":
+            nodes[-1:], moved = _split_gap(nodes[-1], known[e.id], mine)
+            samples = [each for each in samples if each.node != e.id] + moved
     cpu = sum(sample.cpu_ns for sample in samples)
     wall = round(sum(node.self_ns for node in nodes))
     return Thread(entry["name"], entry["ident"], entry["main"], tuple(nodes), tuple(samples), wall, cpu), taken
@@ -244,37 +257,57 @@ def _samples(table: Table, names: _Names, tree: dict[int, Entry], known: dict[in
 
 def _device_times(parts: ProcessParts, kept: set[int]) -> dict[int, float]:
     """Device time a call, in ns, by code."""
-    spans = _only(parts.spans, kept)
-    device, timed = _sum_by(spans["code"], spans["device_ns"]), _sum_by(spans["code"], spans["timed"])
+    spans = of_windows(parts.spans, kept)
+    device, timed = sum_by(spans["code"], spans["device_ns"]), sum_by(spans["code"], spans["timed"])
     return {code: ns / timed[code] for code, ns in device.items() if ns and timed[code]}
 
 
-def _node(e: Entry, known: dict[str, Any], totals: dict[str, Any], samples: list[Sample], run: _Run) -> Node:
+def _node(e: Entry, known: dict[str, Any], totals: dict[str, Any], run: _Run) -> Node:
     buckets, per_bucket = totals.get("buckets") or [], totals.get("counts") or []
-    mine = [sample for sample in samples if sample.node == e.id]
-    name, phase = _name_and_phase(known, mine)
     return Node(
-        id=e.id, parent=e.parent, name=name, phase=phase, kind=e.kind,  # type: ignore[arg-type]
+        id=e.id, parent=e.parent, name=_name(known), kind=e.kind,  # type: ignore[arg-type]
+        phase=(_phase(known) if e.kind == "span" else None) or Phase.OTHER,
         calls=round(e.calls), total_ns=round(e.total_ns), self_ns=round(e.self_ns),
         min_ns=totals.get("min_ns", 0), max_ns=totals.get("max_ns", 0),
         p50_ns=percentile_ns(buckets, per_bucket, 0.5), p95_ns=percentile_ns(buckets, per_bucket, 0.95),
-        cpu_ns=sum(sample.cpu_ns for sample in mine), cpu_memory_bytes=max(totals.get("grown_bytes", 0), 0),
+        cpu_ns=0, cpu_memory_bytes=max(totals.get("grown_bytes", 0), 0),
         cpu_peak_bytes=totals.get("peak_bytes", 0), gpu_memory_bytes=totals.get("gpu_bytes", 0),
         device_ns=round(run.device_ns.get(e.code, 0.0) * e.calls),
     )  # fmt: skip
 
 
-def _name_and_phase(known: dict[str, Any], samples: list[Sample]) -> tuple[str, Phase]:
-    if known["kind"] == "root":
-        return "(thread)", Phase.OTHER
-    if known["kind"] == "span":
-        return known["name"], Phase(known["phase"]) if known["phase"] else Phase.OTHER
+def _name(known: dict[str, Any]) -> str:
+    if known["kind"] != "gap":
+        return "(thread)" if known["kind"] == "root" else known["name"]
     before, after = known.get("before"), known.get("after")
+    return f"({before['name'] if before else '·'} → {after['name'] if after else '·'})"
+
+
+def _split_gap(gap: Node, known: dict[str, Any], samples: list[Sample]) -> tuple[list[Node], list[Sample]]:
+    """Give a gap its phase, or make parts of it by the phases of its lines; return them, and the samples of each.
+
+    The largest part keeps the gap's id, and what is not known by line.
+    """
+    told = [phase_of_stack(sample.stack) for sample in samples]
     seen: Counter[Phase | None] = Counter()
-    for sample in samples:
-        seen[phase_of_stack(sample.stack)] += sample.n
-    name = f"({before['name'] if before else '·'} → {after['name'] if after else '·'})"
-    return name, gap_phase(_phase(before), _phase(after), seen)
+    for phase, sample in zip(told, samples, strict=True):
+        seen[phase] += sample.n
+    phases = gap_phases(_phase(known.get("before")), _phase(known.get("after")), seen)
+    wall, cpu = Counter[Phase](), Counter[Phase]()
+    for phase, sample in zip(told, samples, strict=True):
+        wall[phases[phase]] += sample.wall_ns
+        cpu[phases[phase]] += sample.cpu_ns
+    first = wall.most_common(1)[0][0] if wall else phases[None]
+    number = {first: gap.id} | {p: gap.id + i * PART for i, p in enumerate((p for p in wall if p is not first), 1)}
+    parts = [
+        replace(gap, id=number[phase], phase=phase, self_ns=wall[phase], total_ns=wall[phase], cpu_ns=cpu[phase],
+                cpu_memory_bytes=0, counts={})
+        for phase in number if phase is not first and wall[phase]
+    ]  # fmt: skip
+    rest = gap.self_ns - sum(part.self_ns for part in parts)
+    whole = replace(gap, phase=first, self_ns=rest, total_ns=rest, cpu_ns=cpu[first] if wall else gap.cpu_ns)
+    moved = [replace(sample, node=number[phases[p]]) for p, sample in zip(told, samples, strict=True)]
+    return [whole, *parts], moved
 
 
 def _phase(sibling: dict[str, Any] | None) -> Phase | None:
@@ -284,7 +317,7 @@ def _phase(sibling: dict[str, Any] | None) -> Phase | None:
 
 
 def _counts(names: _Names, counters: Table, memory: Table) -> dict[str, int]:
-    sums = _sum_by(counters["counter"], counters["amount"])
+    sums = sum_by(counters["counter"], counters["amount"])
     counts = {names.counters.get(code, f"counter {code}"): amount for code, amount in sums.items()}
     return counts | {
         "gc_pauses": int(memory["gc_pauses"].sum()),
@@ -296,7 +329,7 @@ def _counts(names: _Names, counters: Table, memory: Table) -> dict[str, int]:
 
 
 def _windows(
-    parts: ProcessParts, names: _Names, memory: Table, in_loop: NDArray[np.bool_], threads: list[Thread]
+    parts: ProcessParts, names: _Names, memory: Table, in_loop: NDArray[np.bool_], threads: list[Thread], costs: Costs
 ) -> Windows:
     place = {window: i for i, window in enumerate(memory["window"].tolist())}
     size = len(place)
@@ -311,13 +344,8 @@ def _windows(
     main = next((thread for thread in threads if thread.main), None)
     if main is not None:
         index = next(i for i, entry in names.threads.items() if entry["main"])
-        rows = _of_thread(parts.windows, index)
-        for window, node, self_ns in zip(
-            rows["window"].tolist(), rows["node"].tolist(), rows["self_ns"].tolist(), strict=True
-        ):
-            found = main.by_id.get(node)
-            if found is not None and window in place:
-                phases.setdefault(found.phase, np.zeros(size, np.int64))[place[window]] += self_ns
+        rows = of_thread(parts.windows, index)
+        phases = phases_by_window(rows, parts.spans, names.nodes[index], costs, main, place)
     return Windows(memory["start_ns"], memory["end_ns"], counts, phases, in_loop)
 
 
@@ -325,12 +353,12 @@ def _memory(memory: Table) -> Memory:
     return Memory(memory["end_ns"], memory["rss_bytes"], memory["gpu_bytes"], memory["gpu_busy_percent"])
 
 
-def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) -> Overhead:
-    error = float(parts.state.get("span_error_ns", 0.0))
+def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float) -> Overhead:
     state = parts.state
-    counters = span_ns * (
-        COUNTER_COST * int(state.get("counter_events", 0)) + TALLY_COST * int(state.get("tally_events", 0))
-    )
+    span_ns, error = float(state.get("span_ns", 0.0)), float(state.get("span_error_ns", 0.0))
+    tally_ns = in_place * float(state["tally_wrap_ns"]) if "tally_wrap_ns" in state else TALLY_COST * span_ns
+    counters = COUNTER_COST * span_ns * int(state.get("counter_events", 0))
+    counters += tally_ns * int(state.get("tally_events", 0))
     background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
     timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
     # While the background thread works it holds the interpreter's lock, and the training waits.
@@ -338,17 +366,3 @@ def _overhead(parts: ProcessParts, memory: Table, span_ns: float, taken: float) 
     return Overhead(
         span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share
     )
-
-
-def _of_thread(table: Table, index: int) -> Table:
-    chosen = table["thread"] == index
-    return {name: column[chosen] for name, column in table.items()}
-
-
-def _sum_by(keys: Ints, values: Ints) -> dict[int, int]:
-    if not len(keys):
-        return {}
-    unique, inverse = np.unique(keys, return_inverse=True)
-    sums = np.zeros(len(unique), np.int64)
-    np.add.at(sums, inverse, values)
-    return dict(zip(unique.tolist(), sums.tolist(), strict=True))

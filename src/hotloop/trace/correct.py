@@ -7,7 +7,7 @@ they were in the blocks in which everything was timed.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
@@ -33,6 +33,8 @@ class Costs:
     outside_ns: float
     wrapper_ns: dict[int, float]
     """Cost of the hook's wrapper by code, paid also when a call is only counted."""
+    within_ns: dict[int, float] = field(default_factory=dict)
+    """By code, what the wrapper takes of a call's own time."""
     counted_ns: float = 0.0
     """Cost of a call that is only counted."""
     counted_in: frozenset[int] = frozenset()
@@ -54,7 +56,7 @@ def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tu
         entry.calls *= factor[entry.id]
         entry.total_ns = entry.total_ns * factor[entry.id] - below[entry.id]
         if entry.kind == "span":
-            entry.total_ns -= costs.inside_ns * entry.calls
+            entry.total_ns -= (costs.inside_ns + costs.within_ns.get(entry.code, 0.0)) * entry.calls
         entry.total_ns = max(entry.total_ns, 0.0)
     taken = below[entries[0].id]
     children: dict[int, list[Entry]] = {}
@@ -77,7 +79,7 @@ def _costs_below(by_id: dict[int, Entry], factor: dict[int, float], costs: Costs
         if entry.kind != "span":
             continue
         every = entry.calls * factor[entry.id]
-        wrapper = costs.wrapper_ns.get(entry.code, 0.0)
+        wrapper = costs.wrapper_ns.get(entry.code, 0.0) + costs.within_ns.get(entry.code, 0.0)
         counted_ns = 0.0 if entry.code in costs.counted_in else costs.counted_ns
         above = entry.parent
         while above in by_id:

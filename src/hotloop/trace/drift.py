@@ -244,12 +244,13 @@ def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]
     for node, cost in node_costs(trace).items():
         if node not in trace.thread.by_id:
             continue
-        row = by_phase.setdefault(str(trace.thread.by_id[node].phase), [0.0, 0.0])
         for i, (inside, part) in enumerate(zip((slice(third), slice(-third, None)), parts, strict=True)):
             seconds = float(np.nansum(cost[inside] * calls[node][inside]))
             seen = float(calls[node][inside][~np.isnan(cost[inside])].sum())
             # A block without a timed call is taken to be like the other one.
-            row[i] += seconds / part.env_steps * (float(calls[node][inside].sum()) / seen if seen else 0.0)
+            seconds *= float(calls[node][inside].sum()) / seen if seen else 0.0
+            for phase, share in trace.thread.phase_shares[node]:
+                by_phase.setdefault(str(phase), [0.0, 0.0])[i] += seconds / part.env_steps * share
     rows = [PhaseCost(phase, early, late) for phase, (early, late) in by_phase.items()]
     return tuple(sorted(rows, key=lambda row: (-abs(row.late_s - row.early_s), row.phase)))
 

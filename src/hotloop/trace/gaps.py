@@ -2,7 +2,7 @@
 
 Between the network's forward pass and `backward` stands the loss; between `backward` and the optimiser, the
 clipping of gradients; between the environment's step and the buffer's add, the making of a transition. Lines
-that were sampled there overrule this where most of them are of one kind.
+that were sampled there and tell what they do overrule this, for as much of the gap as they were seen in.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from collections import Counter
 from hotloop.spans import Phase
 from hotloop.trace.model import Frame
 
+_BATCH = r"(mini_?batch|batch|transitions|experiences|samples|sampled)"
+_MAKER = r"\b(np|numpy|torch|jnp)\.(array|asarray|stack|vstack|concatenate|tensor|as_tensor|from_numpy|\w+Tensor)"
+_KEEPER = r"\b\w*(memory|buffer|replay|storage|rollouts?|transitions)\w*"
+_FIELD = r"\b\w*(obs|observations|states?|actions?|rewards?|dones?|values|log_?probs)"
 LINES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (
         Phase.SYNC_WEIGHTS,
@@ -22,6 +26,13 @@ LINES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.CHECKPOINT, re.compile(r"torch\.save\(|\.save_checkpoint|pickle\.dump")),
     (Phase.RENDER, re.compile(r"\brender|ImageDraw|cv2\.(resize|cvtColor)|\.blit\(")),
     (Phase.OBSERVE, re.compile(r"(?i)\b_?(get_)?(obs|observation|frame_?stack|features)\w*\(")),
+    (Phase.ACT, re.compile(r"action_space\w*\.sample\(")),
+    (
+        Phase.SAMPLE,
+        re.compile(rf"(?i)\brandom\.(sample|choices)\(|{_KEEPER}\.sample\(|random\.\w+\(.*\blen\((self\.)?{_KEEPER}"),
+    ),
+    (Phase.SAMPLE, re.compile(rf"(?i)\bin {_BATCH}\b|zip\(\*|{_MAKER}\(.*\b{_BATCH}\b")),
+    (Phase.STORE, re.compile(rf"(?i)({_KEEPER}|{_FIELD})\.(append|appendleft|extend|push|add|store|put|insert)\(")),
 )
 FILES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.LOG, re.compile(r"(tqdm|tensorboard|wandb|logging)[/\\]")),
@@ -42,20 +53,21 @@ TRAINERS = re.compile(r"[/\\](stable_baselines3|sb3_contrib|torchrl|tianshou|rll
 """Libraries that run the loop themselves: the user's line above them is `model.learn()` and tells nothing."""
 
 
-def gap_phase(before: Phase | None, after: Phase | None, seen: Counter[Phase | None]) -> Phase:
-    """Return the phase of a gap.
+LEAST_SEEN = 3
+"""A line's phase counts if it was sampled so often."""
+
+
+def gap_phases(before: Phase | None, after: Phase | None, seen: Counter[Phase | None]) -> dict[Phase | None, Phase]:
+    """Return the phase of the parts of a gap, by the phase that their lines tell; None for the rest of it.
 
     Args:
         before: Phase of the span before it; None at the container's begin.
         after: Phase of the span after it; None at the container's end.
         seen: How often lines of each phase were sampled in it; None for lines that tell nothing.
     """
-    total = sum(seen.values())
-    if total >= 3:
-        phase, n = seen.most_common(1)[0]
-        if phase is not None and n > total / 2:
-            return phase
-    return _between(before, after)
+    between = _between(before, after)
+    told = {phase: phase if phase is not None and n >= LEAST_SEEN else between for phase, n in seen.items()}
+    return told | {None: between}
 
 
 def phase_of_stack(stack: tuple[Frame, ...]) -> Phase | None:

@@ -13,6 +13,7 @@ import psutil
 from hotloop.errors import RunUnreadable
 from hotloop.trace import store
 from hotloop.trace.build import ProcessParts, build_process, build_stretches
+from hotloop.trace.claims import Claims, read_claims
 from hotloop.trace.drift import BLOCKS, cut
 from hotloop.trace.model import Process, State, Trace
 from hotloop.trace.runs import read_manifest, state_of
@@ -73,11 +74,14 @@ def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
         process = build_process(each, loop.start_ns, loop.end_ns, _state_of(each, state))
         if process.threads:
             processes.append(process)
+    claimed = read_claims(folder)
     trace = Trace(
         path=str(folder), name=manifest.get("name", folder.name), manifest=manifest, processes=tuple(processes),
-        state=state, warnings=_warnings(processes, state), loop_start_ns=loop.start_ns, loop_end_ns=loop.end_ns,
+        state=state, warnings=(*_warnings(processes, state), *_unread(claimed)),
+        loop_start_ns=loop.start_ns, loop_end_ns=loop.end_ns,
         startup_ns=max(loop.start_ns - int(main.state.get("start_ns", loop.start_ns)), 0),
         paused_ns=_paused_ns(main, loop), traced=read_traced(folder, _pace(processes[0])),
+        claimed=claimed,
     )  # fmt: skip
     return _with_stretches(trace, main)
 
@@ -160,6 +164,10 @@ def _state_of(parts: ProcessParts, run: State) -> State:
     if parts.state.get("state") == "finished":
         return "finished"
     return "running" if run == "running" and psutil.pid_exists(parts.process["pid"]) else "killed"
+
+
+def _unread(claimed: Claims) -> list[str]:
+    return [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
 
 
 def _warnings(processes: list[Process], state: State) -> tuple[str, ...]:

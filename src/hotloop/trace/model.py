@@ -16,13 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.spans import Phase
+from hotloop.trace.claims import NOTHING as NOTHING_CLAIMED
+from hotloop.trace.claims import Claims
 from hotloop.trace.display import html_of
 from hotloop.trace.traced import NOTHING as NOTHING_TRACED
 from hotloop.trace.traced import Traced
 
 FORMAT_VERSION = 1
-State = Literal["running", "finished", "killed"]
+State = Literal["running", "finished", "failed", "interrupted", "killed"]
+"""Failed: ended by an error or with an exit code above 0. Interrupted: by Ctrl-C. Killed: without writing its end."""
 Kind = Literal["root", "span", "gap"]
+PART = 1 << 32
+"""More than any id that is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Node:
     """
 
     id: int
+    """As recorded; of a further part of a gap, with a multiple of `PART` added."""
     parent: int
     """Id of the parent, -1 for the root."""
     name: str
@@ -118,6 +124,27 @@ class Thread:
     def by_id(self) -> dict[int, Node]:
         """Node by id."""
         return {node.id: node for node in self.nodes}
+
+    @cached_property
+    def parts(self) -> dict[int, list[Node]]:
+        """The nodes that were recorded as one, by its id: a gap in which lines of several phases were seen is many."""
+        found: dict[int, list[Node]] = {}
+        for node in self.nodes:
+            found.setdefault(node.id % PART, []).append(node)
+        return found
+
+    def recorded_ns(self, number: int) -> int:
+        """Self time of all that was recorded as one node."""
+        return sum(node.self_ns for node in self.parts.get(number, ()))
+
+    @cached_property
+    def phase_shares(self) -> dict[int, list[tuple[Phase, float]]]:
+        """How the time of what was recorded as one node is divided among phases, by its id."""
+        found: dict[int, list[tuple[Phase, float]]] = {}
+        for number, parts in self.parts.items():
+            whole = self.recorded_ns(number)
+            found[number] = [(each.phase, each.self_ns / whole if whole else 1.0 / len(parts)) for each in parts]
+        return found
 
     @cached_property
     def children(self) -> dict[int, list[Node]]:
@@ -205,18 +232,6 @@ class Process:
 
 
 @dataclass(frozen=True)
-class RawSpan:
-    """One call, kept for the windows whose raw spans were kept."""
-
-    pid: int
-    thread: str
-    path: tuple[str, ...]
-    phase: Phase
-    start_ns: int
-    end_ns: int
-
-
-@dataclass(frozen=True)
 class Trace:
     """A recorded run."""
 
@@ -236,6 +251,8 @@ class Trace:
     """Time of the loop that closer looks took: it is in no table but theirs."""
     traced: Traced = NOTHING_TRACED
     """What these looks saw."""
+    claimed: Claims = NOTHING_CLAIMED
+    """What the script printed of its own speed."""
 
     @property
     def main(self) -> Process:

@@ -38,6 +38,8 @@ class RunInfo:
     started_unix_ns: int
     seconds: float | None
     """Length of the recording; None while it runs and after it was killed, where nobody wrote it down."""
+    exit_code: int | None
+    """Of the script; None where nobody wrote it down."""
     size_bytes: int
     manifest: Mapping[str, Any]
 
@@ -70,8 +72,9 @@ def read_manifest(path: Path) -> dict[str, Any]:
 
 def state_of(manifest: Mapping[str, Any]) -> State:
     """Return the state of a run: one that says "running" but whose process is gone was killed."""
-    if manifest.get("state") != "running":
-        return "finished"
+    state = manifest.get("state")
+    if state != "running":
+        return state if state in ("failed", "interrupted") else "finished"
     try:
         process = psutil.Process(int(manifest.get("pid", -1)))
         created = manifest.get("process_create_time")
@@ -80,6 +83,12 @@ def state_of(manifest: Mapping[str, Any]) -> State:
     except (psutil.Error, ValueError, TypeError):
         alive = False
     return "running" if alive else "killed"
+
+
+def exit_code_of(manifest: Mapping[str, Any]) -> int | None:
+    """Return the exit code of a run's script, if it is known."""
+    code = manifest.get("exit_code")
+    return code if isinstance(code, int) else None
 
 
 def info(path: Path) -> RunInfo:
@@ -92,6 +101,7 @@ def info(path: Path) -> RunInfo:
         state=state_of(manifest),
         started_unix_ns=manifest["started_unix_ns"],
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
+        exit_code=exit_code_of(manifest),
         size_bytes=_size(path),
         manifest=manifest,
     )

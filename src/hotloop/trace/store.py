@@ -117,7 +117,20 @@ class ProcessFiles:
 
 def _batch(table: str, columns: Columns) -> pa.RecordBatch:
     schema = SCHEMAS[table]
-    return pa.record_batch([pa.array(columns[each.name], type=each.type) for each in schema], schema=schema)
+    return pa.RecordBatch.from_arrays([_array(columns[each.name], each.type) for each in schema], schema=schema)
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    """Make an Arrow array of integers, or of lists of them.
+
+    `pa.array` would import pandas, where it is installed: into a training process, and when that ends it cannot be.
+    """
+    if isinstance(kind, pa.ListType):
+        ends = np.cumsum([0, *map(len, values)])
+        flat = np.concatenate([np.zeros(0, np.int64), *(np.asarray(each, np.int64) for each in values)])
+        return pa.ListArray.from_arrays(_array(ends, pa.int32()), _array(flat, kind.value_type), type=kind)
+    whole = np.ascontiguousarray(values, dtype=np.dtype(f"i{kind.bit_width // 8}"))
+    return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
@@ -134,14 +147,19 @@ def read_table(folder: Path, table: str) -> dict[str, NDArray[np.int64]]:
     columns: dict[str, NDArray[np.int64]] = {}
     for each in SCHEMAS[table]:
         # A column that an earlier version did not have yet counts as zero.
-        parts = [
-            batch.column(each.name).to_numpy(zero_copy_only=False)
-            for batch in batches
-            if each.name in batch.schema.names
-        ]
+        parts = [_numbers(batch.column(each.name)) for batch in batches if each.name in batch.schema.names]
         rows = sum(batch.num_rows for batch in batches)
         columns[each.name] = np.concatenate(parts) if parts else np.zeros(rows, np.int64)
     return columns
+
+
+def _numbers(column: pa.Array) -> NDArray[np.int64]:
+    """Return a column of integers; `to_numpy` would import pandas."""
+    data = column.buffers()[1]
+    if data is None or not pa.types.is_integer(column.type) or column.null_count:
+        return column.to_numpy(zero_copy_only=False)
+    every = np.frombuffer(data, np.dtype(f"i{column.type.bit_width // 8}"))
+    return every[column.offset : column.offset + len(column)]
 
 
 def read_totals(folder: Path) -> list[dict[str, Any]]:

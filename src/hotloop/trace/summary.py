@@ -1,7 +1,7 @@
 """The tables of a run: phases, spans, counts and rates. Pure functions on a `Trace`.
 
 Self time and total time are kept apart: self times sum to the wall time of the thread, totals of nested
-spans do not. Rates are taken window by window and never as an average since the start.
+spans do not. Rates are those of the whole loop, and beside them the range of its windows.
 """
 
 from __future__ import annotations
@@ -74,9 +74,12 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Amount per second, over the windows of the loop."""
+    """Amount per second: of the whole loop, and how its windows differ."""
 
+    mean: float
+    """All there was, by the length of the loop."""
     median: float
+    """Of the windows. A loop that collects for some windows and learns for others is in neither of the two."""
     low: float
     """5th percentile of the windows."""
     high: float
@@ -230,15 +233,15 @@ def _total(trace: Trace, counter: str) -> int:
 
 def _rate(trace: Trace, counter: str) -> Rate:
     starts, ends, amounts = window_amounts(trace, counter)
+    mean = _ratio(_total(trace, counter), trace.wall_s)
     seconds = (ends - starts) / 1e9
     usable = seconds >= SHORT_WINDOW * np.median(seconds) if len(seconds) else np.zeros(0, dtype=np.bool_)
     amounts, seconds = amounts[usable], seconds[usable]
     if not len(seconds) or not amounts.any():
-        overall = _ratio(_total(trace, counter), trace.wall_s)
-        return Rate(overall, overall, overall, overall)
+        return Rate(mean, mean, mean, mean, mean)
     per_s = _coarse(amounts, seconds)
     low, median, high = np.percentile(per_s, [5, 50, 95])
-    return Rate(float(median), float(low), float(high), float(per_s[-1]))
+    return Rate(mean, float(median), float(low), float(high), float(per_s[-1]))
 
 
 def _coarse(amounts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:

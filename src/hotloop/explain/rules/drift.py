@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from hotloop.explain.evidence import duration, hottest, indices, percent, times
 from hotloop.explain.finding import Cause, Residual, clamped
 from hotloop.explain.loop import Loop
+from hotloop.spans import Phase
 from hotloop.trace.drift import BLOCKS, Blocks, Floats, compare, cut, node_calls, node_costs, trend
 
 LEAST_GROWTH = 1.5
@@ -32,6 +33,10 @@ Do not go through all that was ever kept in each step. Keep what is asked of it 
     self.recent = deque(maxlen=100)                 # not a list that is never cleared
     self.taken = set(); cell in self.taken          # not a scan of a list
     self.history.clear()                            # in reset(), if it belongs to the episode"""
+SUBNORMAL_ADVICE = """\
+An optimiser does the same work in every step. One that gets slower computes with subnormal numbers: the moments of
+weights that get no gradient decay towards zero, and below 1e-38 a processor needs many times longer. Make them zero:
+    torch.set_flush_denormal(True)                  # once, before training"""
 
 
 @dataclass(frozen=True)
@@ -92,10 +97,11 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
     if factors.steps_per_episode is not None:
         split += f", and episodes are {factors.steps_per_episode:.2f} times as long"
     first = max(found, key=lambda place: nodes[place.node].self_ns)
-    began = blocks.learning_began_s
+    began, subnormal = blocks.learning_began_s, nodes[first.node].phase is Phase.OPTIMISE
+    why = ", by subnormal numbers" if subnormal else ""
     return Cause(
         rule="drift",
-        title=f"{nodes[first.node].name} gets slower and slower: {times(growth(first.cost))} times in this run.",
+        title=f"{nodes[first.node].name} gets slower and slower{why}: {times(growth(first.cost))} times in this run.",
         atoms=indices(claimed),
         residual=_residual(loop, blocks, found, calls),
         evidence=(
@@ -107,7 +113,7 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
             f"the gain is for the recorded time ({percent(loop.share(claimed))} of it) and grows with the run",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
+        advice=SUBNORMAL_ADVICE if subnormal else ADVICE,
         general=True,
     )
 
@@ -129,7 +135,7 @@ def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, F
         machine[place.blocks], cost[place.blocks] = place.machine, place.cost
         saved += float(((cost - machine * start) * calls[place.node]).sum())
         least += float(((cost - machine * early) * calls[place.node]).sum())
-        claimed += loop.thread.by_id[place.node].self_ns / 1e9 * _part(loop, blocks, place.node, calls)
+        claimed += loop.thread.recorded_ns(place.node) / 1e9 * _part(loop, blocks, place.node, calls)
     left = 1.0 - saved / claimed
     return clamped(left, left / 2, 1.0 - least / claimed)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 
+from hotloop.explain.claims import convolutions_told
 from hotloop.explain.evidence import (
     copy_speed,
     duration,
@@ -92,7 +93,7 @@ def find(loop: Loop) -> list[Cause]:
             title="Batches are built from a Python list of arrays: list → numpy → torch.",
             atoms=indices(claimed),
             residual=residual,
-            evidence=tuple(evidence),
+            evidence=(*evidence, *convolutions_told(loop)),
             advice=ADVICE,
         )
     ]

@@ -1,12 +1,14 @@
 """parts_do_not_sum: the parts of the loop, as they are named, do not make up the whole.
 
 Either a span contains what belongs to another phase (its total counts that time twice, and steps are counted
-by the wrong call), or much of the time lies in no span at all. Shares of such parts mislead.
+by the wrong call), or much of the time lies in no span at all. Shares of such parts mislead. So do timings that
+the script prints itself, where the parts are far less than their whole.
 """
 
 from __future__ import annotations
 
-from hotloop.explain.evidence import hottest, indices, meeting_line, percent
+from hotloop.explain.claims import Whole, printed, printed_in, wholes
+from hotloop.explain.evidence import duration, hottest, indices, meeting_line, percent
 from hotloop.explain.finding import Cause, Residual
 from hotloop.explain.loop import ENVIRONMENT, Atom, Loop
 from hotloop.spans import Phase
@@ -33,11 +35,18 @@ Give the lines below a span, so that their time has a name:
     with hotloop.span("search"):
         action = planner.search(state)
 Own timers must cover the whole loop: print what is left over beside the parts."""
+LEAST_MISSING = 0.5
+"""Part of a printed whole that its printed parts must leave out."""
+MOST_TOLD = 3
+PRINTED_ADVICE = """\
+Print what is left over beside the parts, and look there first:
+    rest = total - sum(parts.values())
+Parts that ought to be all of it were timed wrongly: wait for the work to be done before reading the clock."""
 
 
 def find(loop: Loop) -> list[Cause]:
-    """Find spans that contain what is none of theirs, and time without a name."""
-    return [*_nested(loop), *_unnamed(loop)]
+    """Find spans that contain what is none of theirs, time without a name, and printed parts that miss the whole."""
+    return [*_nested(loop), *_unnamed(loop), *_printed(loop)]
 
 
 def _nested(loop: Loop) -> list[Cause]:
@@ -79,6 +88,40 @@ def _unnamed(loop: Loop) -> list[Cause]:
         return []
     told = (f"{percent(share)} of the loop lies in no span, and nothing tells its phase", hottest(loop, atoms))
     return [_cause(f"{percent(share)} of the loop has no name.", atoms, told, UNNAMED_ADVICE)]
+
+
+def _printed(loop: Loop) -> list[Cause]:
+    missing = [
+        each for each in wholes(loop.trace.claimed.claims) if each.parts_ns < (1.0 - LEAST_MISSING) * each.claim.mean_ns
+    ]
+    if not missing:
+        return []
+    missing.sort(key=lambda each: each.parts_ns / each.claim.mean_ns)
+    more = [f"and {len(missing) - MOST_TOLD} more"] if len(missing) > MOST_TOLD else []
+    first = missing[0].claim
+    names = ", ".join(each.claim.name for each in missing[:MOST_TOLD])
+    return [
+        Cause(
+            rule="parts_do_not_sum",
+            title=f"The parts that the script prints do not sum to the whole: {names}.",
+            atoms=printed_in(loop, [each.claim for each in missing]),
+            residual=Residual(1.0, 1.0, 1.0),
+            evidence=(*map(_sums, missing[:MOST_TOLD]), *more),
+            advice=PRINTED_ADVICE,
+            informs=True,
+            blame=(first.file, first.line),
+        )
+    ]
+
+
+def _sums(each: Whole) -> str:
+    whole_ns = each.claim.mean_ns
+    parts = ", ".join(f"{part.name} {printed(part.mean_ns, part)}" for part in each.parts[:6])
+    return (
+        f"{each.claim.name} is printed as {duration(whole_ns)}, its parts ({parts}{', …' * (len(each.parts) > 6)}) "
+        f"sum to {duration(each.parts_ns)}, {percent(each.parts_ns / whole_ns)} of it: "
+        f"{duration(whole_ns - each.parts_ns)} are in none of them"
+    )
 
 
 def _untold(atom: Atom) -> bool:

@@ -11,9 +11,11 @@ import types
 from collections.abc import Callable
 
 from hotloop.record.hooks import (
+    claims,
+    cost,
     envs,
-    flops,
     learning,
+    modules,
     replay,
     savers,
     sb3,
@@ -30,6 +32,9 @@ Uninstall = Callable[[], None]
 LIBRARIES = frozenset({"gymnasium", "gym", "stable_baselines3", "sb3_contrib", "numba"})
 """Packages in which names taken by `from … import …` before the hooks are replaced too."""
 
+SUBJECTS = (envs, torch_hooks, modules, cost, learning, replay, savers, sb3, validity, waits, writers, claims)
+"""The files of hooks. What hooks of torch cost is measured when they are in place."""
+
 _uninstall: Uninstall | None = None
 
 
@@ -45,7 +50,7 @@ def install(modules_depth: int = 1) -> Uninstall:
     global _uninstall
     if modules_depth < 0:
         raise ValueError(f"modules_depth is {modules_depth}: give 0 for no module calls, 1 for the outermost")
-    torch_hooks.Depth.modules = modules_depth
+    modules.Depth.modules = modules_depth
     if _uninstall is None:
         _uninstall = _install()
     return _uninstall
@@ -66,7 +71,7 @@ def _install() -> Uninstall:
                 patches.attempt(module.__name__, work, module, patches)
 
     subjects: tuple[Subject, ...] = (
-        *(each.SUBJECT for each in (envs, torch_hooks, flops, learning, replay, savers, sb3, validity, waits, writers)),
+        *(each.SUBJECT for each in SUBJECTS),
         travelling.subject(look_at_class),
     )
     watch = ImportWatch({name for subject in subjects for name in subject.on_import}, look_at_module)

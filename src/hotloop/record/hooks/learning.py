@@ -28,9 +28,11 @@ _USED, _UNUSED, _NODES, _TENSORS, _ELEMENTS = map(
 class Site:
     """A place in the code where a network is called, and the fate of the last graph followed up there."""
 
-    __slots__ = ("calls", "follower", "nodes", "used")
+    __slots__ = ("calls", "code", "follower", "nodes", "used")
 
-    def __init__(self) -> None:
+    def __init__(self, code: types.CodeType) -> None:
+        self.code = code
+        """Kept, so that no other code is given its id."""
         self.calls = -1
         self.follower: Callable[[], Follower | None] | None = None
         self.nodes = 0
@@ -50,14 +52,13 @@ class Follower:
         self.site.used = True
 
 
-_sites: dict[tuple[types.CodeType, int], Site] = {}
+_sites: dict[tuple[int, int], Site] = {}
+"""By the code's id, for hashing the code itself goes through all its constants, and the instruction."""
 _plain: dict[int, tuple[Any, int, int]] = {}
 """Optimiser's id to a weak reference to it, its tensors, their elements; no tensors if it is fused or foreach."""
 
 
 class _Torch:
-    grad_enabled: Callable[[], bool] = staticmethod(bool)
-    """Says no until torch is there."""
     tensor: type = type(None)
 
 
@@ -69,13 +70,12 @@ def follow_graph(inputs: tuple[Any, ...], out: Any) -> Any:
 
     Returns `out`.
     """
-    if not _torch.grad_enabled():
-        return out
     caller = sys._getframe(2)
-    key = (caller.f_code, caller.f_lasti)
+    code = caller.f_code
+    key = (id(code), caller.f_lasti)
     site = _sites.get(key)
     if site is None:
-        site = _sites[key] = Site()
+        site = _sites[key] = Site(code)
     site.calls += 1
     if site.calls & (EVERY - 1) == 0:
         _settle(site, inputs, out)
@@ -160,8 +160,7 @@ def _one_by_one(optimiser: Any) -> tuple[int, int]:
 
 
 def on_torch(torch: types.ModuleType, patches: Patches) -> None:
-    """Learn to ask torch whether graphs are being built."""
-    _torch.grad_enabled = torch.is_grad_enabled
+    """Learn what a tensor is."""
     _torch.tensor = torch.Tensor
 
 

@@ -15,10 +15,10 @@ from threading import get_ident
 from typing import Any
 
 from hotloop.record.hooks import layers, wrappers
-from hotloop.record.hooks.flops import call_counted, note_layer
-from hotloop.record.hooks.learning import follow_graph, note_optimiser
+from hotloop.record.hooks.learning import note_optimiser
+from hotloop.record.hooks.modules import calling
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
-from hotloop.record.hooks.validity import note_loss, note_mode
+from hotloop.record.hooks.validity import note_loss
 from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, quiet, span_of, timed_method
 from hotloop.spans import Phase, Span, count, recording, tally
 
@@ -30,12 +30,6 @@ HOST_SYNCS = {
 
 LEAD_PATIENCE = 50
 """Steps of other optimisers after which a lead that has not stepped is replaced."""
-
-
-class Depth:
-    """How many levels of nested module calls are timed. One for all wrappers."""
-
-    modules = 1
 
 
 class Lead:
@@ -113,45 +107,6 @@ def optimising(fn: Wrapper, spans: SpansByType) -> Wrapper:
     return mark(step, spans)
 
 
-class ModuleSpans(dict[type, Span | None]):
-    """The spans of module calls, by class. None for a compiled module, which is named by what it holds."""
-
-    def __missing__(self, cls: type) -> Span | None:
-        compiled = cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch.")
-        found = self[cls] = None if compiled else span_of(cls.__name__, Phase.FORWARD)
-        return found
-
-
-def calling(fn: Wrapper) -> Wrapper:
-    """Time outermost module calls, and those of as many levels below as asked for."""
-    spans = ModuleSpans()
-
-    @functools.wraps(fn)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling():
-            return fn(self, *args, **kwargs)
-        at = here.at
-        level = at.modules
-        if level >= Depth.modules:
-            if at.layers is None:
-                return fn(self, *args, **kwargs)
-            return note_layer(at, self, fn(self, *args, **kwargs))
-        each = spans[type(self)] or spans[type(self._orig_mod)]
-        at.modules = level + 1
-        try:
-            with each:  # type: ignore[union-attr]
-                if level:
-                    return note_layer(at, self, fn(self, *args, **kwargs))
-                if recording():
-                    note_mode(self)
-                    return follow_graph(args, call_counted(at, fn, self, args, kwargs))
-                return fn(self, *args, **kwargs)
-        finally:
-            at.modules = level
-
-    return mark(__call__)
-
-
 def going_back(fn: Wrapper, each: Span) -> Wrapper:
     """Time a backward pass, which costs twice the FLOPs of the forward passes it goes through."""
 
@@ -171,13 +126,12 @@ def going_back(fn: Wrapper, each: Span) -> Wrapper:
     return mark(backward)
 
 
-def syncing(fn: Wrapper, counter: str) -> Wrapper:
-    """Count a host sync, where all tensors are on the CPU.
+def syncing(fn: Wrapper, bump: Callable[[], object]) -> Wrapper:
+    """Count a host sync with a tally's `bump`, where all tensors are on the CPU.
 
     Nothing else in here: such calls are many and short. There is no need to step aside for torch.compile, to
     which these methods are names rather than functions.
     """
-    bump = tally(counter).bump
 
     @functools.wraps(fn)
     def sync(self: Any) -> Any:
@@ -265,7 +219,7 @@ def patch_tensor(torch: types.ModuleType, patches: Patches, devices: bool) -> No
         if devices:
             patches.put(tensor, name, syncing_device(fn, counter, span_of(f"Tensor.{name}", Phase.TRANSFER)))
         else:
-            patches.put(tensor, name, syncing(fn, counter))
+            patches.put(tensor, name, syncing(fn, tally(counter).bump))
     for name in ("to", "cuda") if devices else ():
         if not is_wrapper(getattr(tensor, name)):
             fn = getattr(tensor, name)

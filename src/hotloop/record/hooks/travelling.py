@@ -12,7 +12,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from hotloop.record.hooks import envs, patching, replay, torch_hooks, waits, wrappers
+from hotloop.record.hooks import claims, envs, modules, patching, replay, torch_hooks, waits, wrappers
 from hotloop.record.hooks.patching import Patches, Subject
 from hotloop.record.hooks.wrappers import is_wrapper, mark
 
@@ -60,9 +60,9 @@ def on_jitclass(module: types.ModuleType, patches: Patches) -> None:
 
 FACTORIES: tuple[types.FunctionType, ...] = (
     wrappers.timed_method, wrappers.timed_function, envs.stepping, replay.adding, replay.sampling,
-    torch_hooks.optimising, torch_hooks.calling, torch_hooks.going_back, torch_hooks.syncing,
+    torch_hooks.optimising, modules.calling, torch_hooks.going_back, torch_hooks.syncing,
     torch_hooks.syncing_device, torch_hooks.moving, patching.watch_classes,
-    waits.entering, waits.making_methods,
+    waits.entering, waits.making_methods, claims.hearing, claims.hearing_log,
 )  # type: ignore[assignment]  # fmt: skip
 """All that make wrappers. The wrappers of one factory share its inner code objects."""
 

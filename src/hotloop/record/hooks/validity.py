@@ -21,8 +21,6 @@ _DROPOUT, _BATCHNORM, _NON_FINITE, _COMPILED, _RECOMPILED = map(
     counter_code,
     ("training_mode.dropout", "training_mode.batchnorm", "non_finite_losses", "compilations", "recompilations"),
 )
-_layers: dict[int, tuple[Any, tuple[tuple[Any, int], ...]]] = {}
-"""Module id to a weak reference to it and weak ones to its layers that differ in training, each with its counter."""
 
 
 class _Torch:
@@ -32,20 +30,21 @@ class _Torch:
     item: Any = None
 
 
-def note_mode(module: Any) -> None:
-    """Count a forward pass of a module whose dropout or BatchNorm is in training mode."""
-    entry = _layers.get(id(module))
-    if entry is None or entry[0]() is not module:
-        entry = _layers[id(module)] = (weakref.ref(module), _that_differ(module))
+def note_mode(layers: tuple[tuple[Any, int], ...]) -> None:
+    """Count a forward pass of a module whose dropout or BatchNorm is in training mode.
+
+    Args:
+        layers: Weak references to its layers that differ in training, each with its counter.
+    """
     done = 0
-    for layer, code in entry[1]:
+    for layer, code in layers:
         if code != done and getattr(layer(), "training", False):
             done = code
             note(code, 1)
 
 
-def _that_differ(module: Any) -> tuple[tuple[Any, int], ...]:
-    """Return the layers that compute something else in training, those of one kind together."""
+def layers_that_differ(module: Any) -> tuple[tuple[Any, int], ...]:
+    """Return the layers that compute something else in training, those of one kind together, for `note_mode`."""
     layers = list(module.modules())
     dropping = [each for each in layers if isinstance(each, _Torch.dropout) and each.p > 0]  # type: ignore[attr-defined]
     norms = [

@@ -23,15 +23,17 @@ Wrapper = Callable[..., Any]
 class At:
     """Where a thread is, as far as hooks need to know."""
 
-    __slots__ = ("graph_flops", "layers", "modules", "samples")
+    __slots__ = ("graph_flops", "inner", "layers", "modules", "samples")
 
     def __init__(self) -> None:
         self.modules = 0
         """Timed module calls open."""
         self.samples = 0
         """Replay samples open."""
-        self.layers: list[int] | None = None
-        """Where the layers of a first forward leave their FLOPs, or None."""
+        self.layers: list[tuple[Any, int]] | None = None
+        """Where the layers of a first forward leave themselves and their FLOPs, or None."""
+        self.inner = 0
+        """Module calls of that first forward that are not timed themselves."""
         self.graph_flops = 0
         """FLOPs of the forward passes that the next backward will go through."""
 

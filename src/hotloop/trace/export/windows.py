@@ -63,8 +63,8 @@ class _Factors:
         self._calls: dict[int, float] = {}
         for node in np.unique(stream.node).tolist():
             rows = (stream.node == node) & stream.in_loop[stream.window]
-            if node in corrected:
-                self._self[node] = corrected[node].self_ns / max(int(stream.self_ns[rows].sum()), 1)
+            if thread is not None and node in corrected:
+                self._self[node] = thread.recorded_ns(node) / max(int(stream.self_ns[rows].sum()), 1)
                 self._calls[node] = corrected[node].calls / max(int(stream.calls[rows].sum()), 1)
 
     def self_ns(self, node: int, row: int) -> float:

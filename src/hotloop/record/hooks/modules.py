@@ -1,0 +1,184 @@
+"""The hook of torch's module calls: times the outermost, counts their arithmetic, follows up their graphs.
+
+A network of ten layers goes through this wrapper eleven times a forward pass, so a call inside another does next to
+nothing. What it does cost is added up in the span of the outermost call, from costs measured when recording starts.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+from hotloop.record.claims import name_layers, note_layers
+from hotloop.record.hooks import wrappers
+from hotloop.record.hooks.flops import layer_flops
+from hotloop.record.hooks.learning import follow_graph
+from hotloop.record.hooks.patching import Subject
+from hotloop.record.hooks.validity import layers_that_differ, note_mode
+from hotloop.record.hooks.wrappers import At, Wrapper, here, mark, span_of
+from hotloop.spans import Hook, Phase, Span, counter_code, recording
+from hotloop.ticks import note
+
+_FLOPS = counter_code("flops")
+
+
+class Depth:
+    """How many levels of nested module calls are timed. One for all wrappers."""
+
+    modules = 1
+
+
+class Cost:
+    """What the wrapper takes within the span of an outermost call, in a tight loop, in ns. Set by `cost`."""
+
+    own_ns = 0.0
+    """For the call itself."""
+    graph_ns = 0.0
+    """Besides, where a graph is built."""
+    inner_ns = 0.0
+    """For each call inside it."""
+
+
+class Kind:
+    """Calls of one module with inputs of one shape."""
+
+    __slots__ = ("flops", "graph_ns", "plain_ns")
+
+    def __init__(self, flops: int, inner: int) -> None:
+        self.flops = flops
+        self.plain_ns = Cost.own_ns + inner * Cost.inner_ns
+        """What the wrapper takes within one such call."""
+        self.graph_ns = self.plain_ns + Cost.graph_ns
+        """The same where a graph is built."""
+
+
+class Seen:
+    """What is known of a module."""
+
+    __slots__ = ("differing", "kinds", "module")
+
+    def __init__(self, module: Any) -> None:
+        self.module = weakref.ref(module)
+        self.differing = layers_that_differ(module)
+        self.kinds: dict[Any, Kind] = {}
+        """By the shape of the first input."""
+
+
+class ModuleSpans(dict[type, Span | None]):
+    """The spans of module calls, by class. None for a compiled module, which is named by what it holds."""
+
+    def __missing__(self, cls: type) -> Span | None:
+        compiled = cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch.")
+        found = self[cls] = None if compiled else span_of(cls.__name__, Phase.FORWARD, Hook.MODULE)
+        return found
+
+
+class Grad:
+    """Whether graphs are built now."""
+
+    enabled: Callable[[], bool] = staticmethod(bool)
+    """Says no until torch is there."""
+
+
+grad = Grad()
+_seen: dict[int, Seen] = {}
+
+
+def calling(fn: Wrapper, spans: ModuleSpans | None = None, listening: Callable[[], bool] = recording) -> Wrapper:
+    """Time outermost module calls, and those of as many levels below as asked for.
+
+    Args:
+        fn: `Module.__call__`.
+        spans: The spans of its calls, if not new ones.
+        listening: Says whether a recorder listens.
+    """
+    spans = ModuleSpans() if spans is None else spans
+    short = only_dispatches(fn)
+
+    @functools.wraps(fn)
+    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling():
+            return fn(self, *args, **kwargs)
+        at = here.at
+        level = at.modules
+        if level >= Depth.modules:
+            if at.layers is not None:
+                at.inner += 1
+                return note_layer(at, self, fn(self, *args, **kwargs))
+            if short and self._compiled_call_impl is None:
+                return self._call_impl(*args, **kwargs)
+            return fn(self, *args, **kwargs)
+        each: Any = spans[type(self)] or spans[type(self._orig_mod)]
+        at.modules = level + 1
+        try:
+            with each:
+                if level:
+                    return note_layer(at, self, fn(self, *args, **kwargs))
+                if not listening():
+                    return fn(self, *args, **kwargs)
+                seen = _seen.get(id(self))
+                if seen is None or seen.module() is not self:
+                    seen = _seen[id(self)] = Seen(self)
+                if seen.differing:
+                    note_mode(seen.differing)
+                kind = seen.kinds.get(getattr(args[0], "shape", None) if args else None)
+                if kind is None:
+                    out, kind = look_inside(at, seen, fn, args, kwargs)
+                elif short and self._compiled_call_impl is None:
+                    out = self._call_impl(*args, **kwargs)
+                else:
+                    out = fn(self, *args, **kwargs)
+                if kind.flops:
+                    note(_FLOPS, kind.flops)
+                if not grad.enabled():
+                    each.within_ns += kind.plain_ns
+                    return out
+                at.graph_flops += kind.flops
+                each.within_ns += kind.graph_ns
+                return follow_graph(args, out)
+        finally:
+            at.modules = level
+
+    return mark(__call__)
+
+
+def only_dispatches(fn: Wrapper) -> bool:
+    """Say whether a module's call does nothing but choose between the compiled and the plain one.
+
+    Torch's does. Choosing here instead saves a Python call, which is most of what the wrapper costs.
+    """
+    code = getattr(fn, "__code__", None)
+    return isinstance(code, types.CodeType) and code.co_names == ("_compiled_call_impl", "_call_impl")
+
+
+def look_inside(at: At, seen: Seen, fn: Wrapper, args: Any, kwargs: Any) -> tuple[Any, Kind]:
+    """Make the first call of a kind; learn how much arithmetic and how many inner calls it is."""
+    module = seen.module()
+    shape = getattr(args[0], "shape", None) if args else None
+    at.layers, at.inner = [], 0
+    name_layers(module)
+    try:
+        out = note_layer(at, module, fn(module, *args, **kwargs))
+        kind = seen.kinds[shape] = Kind(sum(flops for _, flops in at.layers), at.inner)
+        note_layers(module, at.layers)
+    finally:
+        at.layers = None
+    return out, kind
+
+
+def note_layer(at: At, layer: Any, out: Any) -> Any:
+    """Add a layer's FLOPs to the first call that is being looked at, if one is. Returns `out`."""
+    if at.layers is not None:
+        at.layers.append((layer, layer_flops(layer, out)))
+    return out
+
+
+def on_torch(torch: types.ModuleType, patches: Any) -> None:
+    """Learn to ask torch whether a backward can follow."""
+    grad.enabled = torch.is_grad_enabled
+
+
+SUBJECT = Subject(on_import={"torch": on_torch})

@@ -1,0 +1,112 @@
+"""What the wrapper of module calls takes within a call is added up in the outermost call's span. With real torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import nn
+
+from hotloop import spans
+from hotloop.record.hooks import cost, install, modules
+from hotloop.spans import Hook
+
+torch.set_num_threads(1)
+
+
+class Within(nn.Module):
+    """Three layers in two levels: five calls inside the outermost."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 2))
+        self.out = nn.Identity()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.out(self.body(x))
+
+
+@pytest.fixture
+def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    uninstall = install()
+    for name, ns in (("own_ns", 100.0), ("graph_ns", 1000.0), ("inner_ns", 10.0)):
+        monkeypatch.setattr(modules.Cost, name, ns)
+    spans.listen()
+    yield
+    spans.hush()
+    uninstall()
+    modules.Depth.modules = 1
+
+
+def span_of_within() -> spans.Span:
+    found = next(each for each in spans.known_spans() if each.name == "Within")
+    assert found.hook == Hook.MODULE
+    return found
+
+
+def test_calls_inside_a_call_are_counted_in_it(listening):
+    net, x = Within(), torch.ones(1, 3)
+    net(x)
+    each = span_of_within()
+    each.within_ns = 0.0
+    with torch.no_grad():
+        for _ in range(4):
+            net(x)
+    assert each.within_ns == 4 * (100 + 5 * 10)
+    net(x)
+    assert each.within_ns == 5 * (100 + 5 * 10) + 1000
+
+
+def test_calls_inside_that_are_timed_themselves_are_not_counted(listening):
+    modules.Depth.modules = 2
+    net, x = Within(), torch.ones(1, 3)
+    with torch.no_grad():
+        net(x)
+        each = span_of_within()
+        each.within_ns = 0.0
+        net(x)
+    assert each.within_ns == 100 + 3 * 10
+
+
+def test_a_compiled_call_of_a_layer_is_made(listening):
+    net, x = Within(), torch.ones(1, 3)
+    with torch.no_grad():
+        net(x)
+        net.out._compiled_call_impl = lambda given: given + 7
+        net.body[1]._compiled_call_impl = torch.zeros_like
+        expected = net.body[2].bias + 7
+        assert torch.equal(net(x)[0], expected)
+        net._compiled_call_impl = lambda given: given
+        assert net(x) is x
+
+
+def test_only_torchs_own_dispatch_is_cut_short():
+    def other(self, *args, **kwargs):
+        if self._compiled_call_impl is None and not self.extra:
+            return self._call_impl(*args, **kwargs)
+        return None
+
+    assert modules.only_dispatches(nn.Module._wrapped_call_impl)
+    assert not modules.only_dispatches(other)
+    assert not modules.only_dispatches(print)
+
+
+def test_measuring_leaves_nothing_behind(monkeypatch):
+    monkeypatch.setattr(cost, "costs_ns", {})
+    for name in ("own_ns", "graph_ns", "inner_ns"):
+        monkeypatch.setattr(modules.Cost, name, -1.0)
+    state = torch.get_rng_state()
+    cost.measure_wrappers(rounds=20)
+    logs = spans.listen()
+    try:
+        cost.measure_modules(torch, rounds=20)
+    finally:
+        spans.hush()
+    assert not sum(map(len, logs))
+    assert torch.equal(torch.get_rng_state(), state)
+    assert modules.here.at.modules == 0
+    names = {"wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns", "tally_wrap_ns"}
+    assert set(cost.costs_ns) == names
+    assert all(ns >= cost.LEAST_NS for ns in cost.costs_ns.values())
+    assert min(modules.Cost.graph_ns, modules.Cost.inner_ns) >= 0
