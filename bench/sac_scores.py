@@ -54,11 +54,11 @@ def train(preset: str, seed: int) -> dict[str, Any]:
     return {"preset": preset, "seed": seed, "curve": curve} | result
 
 
-def read_curve(run: Path) -> list[tuple[int, float, float]]:
-    """Return decisions, seconds and mean return of each evaluation of a run."""
+def read_curve(run: Path, column: str = "eval_return") -> list[tuple[int, float, float]]:
+    """Return decisions, seconds and the return at each point where it changed: of evaluations, or of training."""
     with (run / "progress.csv").open(encoding="utf-8") as file:
-        rows = [row for row in csv.DictReader(file) if row.get("eval_return")]
-    told = [(int(row["env_steps"]), float(row["seconds"]), float(row["eval_return"])) for row in rows]
+        rows = [row for row in csv.DictReader(file) if row.get(column)]
+    told = [(int(row["env_steps"]), float(row["seconds"]), float(row[column])) for row in rows]
     return [each for i, each in enumerate(told) if i == 0 or each[2] != told[i - 1][2]]
 
 
@@ -98,13 +98,17 @@ def curve(name: str, run: Path) -> None:
     """Draw the learning curve of one run, against decisions and against minutes."""
     told, result = read_curve(run), json.loads((run / "result.json").read_text(encoding="utf-8"))
     steps, seconds, returns = (np.array(column) for column in zip(*told, strict=True))
+    trained = [np.array(column) for column in zip(*read_curve(run, "return_last100"), strict=True)]
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
-    for panel, x, label in zip(panels, (steps, seconds / 60), ("decisions", "minutes of training"), strict=True):
-        panel.plot(x, returns, color=BLUE, marker=".")
+    for k, (panel, label) in enumerate(zip(panels, ("decisions", "minutes of training"), strict=True)):
+        scale = 60 if k else 1
+        panel.plot(trained[k] / scale, trained[2], color="#9aa5b1", linewidth=1, label="last 100 training episodes")
+        panel.plot((steps, seconds)[k] / scale, returns, color=BLUE, marker="o", markersize=4, label="greedy, held-out")
         panel.axhline(500, color=RED, linestyle="--", linewidth=1)
         panel.set_xlabel(label)
         panel.grid(alpha=0.2)
-    panels[0].set_ylabel("return, greedy, held-out tracks")
+    panels[0].set_ylabel("return")
+    panels[1].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(DOCS / f"carracing-{name}.png", dpi=110)
     kept = {"curve": [{"env_steps": a, "seconds": b, "eval_return": c} for a, b, c in told], "result": result}
