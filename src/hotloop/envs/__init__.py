@@ -11,6 +11,7 @@ import gymnasium
 
 SNAKE_ID = "hotloop/Snake-v0"
 CARRACING_ID = "hotloop/CarRacing-v0"
+RICOCHET_ID = "hotloop/Ricochet-v0"
 
 
 def register() -> None:
@@ -27,6 +28,12 @@ def register() -> None:
             entry_point="hotloop.envs.carracing.env:CarRacingEnv",
             vector_entry_point="hotloop.envs.carracing.vector:CarRacingVectorEnv",
             reward_threshold=900,
+        )
+    if RICOCHET_ID not in gymnasium.registry:
+        gymnasium.register(
+            id=RICOCHET_ID,
+            entry_point="hotloop.envs.ricochet.env:RicochetEnv",
+            vector_entry_point="hotloop.envs.ricochet.vector:RicochetVectorEnv",
         )
 
 

@@ -1,0 +1,38 @@
+"""Make a puzzle bank from the command line: `python -m hotloop.envs.ricochet DIRECTORY`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from hotloop.envs.ricochet.bank import Plan, make
+from hotloop.errors import HotloopError
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Make a bank from the command line."""
+    parser = argparse.ArgumentParser(prog="python -m hotloop.envs.ricochet", description="Make a puzzle bank.")
+    default = Plan()
+    parser.add_argument("directory", help="where to; it must not exist yet")
+    parser.add_argument("--seed", type=int, default=default.seed)
+    parser.add_argument("--per-level", type=int, default=default.per_level, help="boards of each level")
+    parser.add_argument("--size", type=int, default=default.size)
+    parser.add_argument("--robots", type=int, default=default.robots)
+    parser.add_argument("--levels", type=int, nargs="+", default=default.levels)
+    parser.add_argument("--held-out", type=float, default=default.held_out, help="share kept for evaluation")
+    given = vars(parser.parse_args(words))
+    directory = given.pop("directory")
+    given["levels"] = tuple(given["levels"])
+    try:
+        manifest = make(directory, Plan(**given))
+    except HotloopError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(json.dumps(manifest, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
