@@ -38,23 +38,30 @@ $(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@touch $@
 
 $(VENV)/.stamp-dev: $(BUILT_FROM) $(VENV)/.stamp-torch
-	@echo "set-up: installing hotloop[train,carracing,sb3,dev]"
-	@$(INSTALL) -e ".[train,carracing,sb3,dev]"
+	@echo "set-up: installing hotloop[train,carracing,nes,sb3,dev]"
+	@$(INSTALL) -e ".[train,carracing,nes,sb3,dev]"
 	@touch $@
 
 $(VENV)/.stamp-bench: $(BUILT_FROM) $(VENV)/.stamp-torch
-	@echo "set-up: installing hotloop[carracing,bench]"
-	@$(INSTALL) -e ".[carracing,bench]"
+	@echo "set-up: installing hotloop[carracing,nes,bench]"
+	@$(INSTALL) -e ".[carracing,nes,bench]"
+	@touch $@
+
+# What a test needs besides Python: the compiler that builds our NES game. Installed where we may.
+$(VENV)/.stamp-system: | $(BIN)/python
+	@command -v cl65 > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
+		&& echo "set-up: installing cc65" && apt-get -qq update && apt-get -qq install -y cc65 > /dev/null; } \
+		|| echo "set-up: cc65 is MISSING (apt-get install cc65): the test that rebuilds games/runner is skipped"
 	@touch $@
 
 demo: $(VENV)/.stamp-train
 	@rm -rf runs/demo
 	$(BIN)/hotloop demo --out runs/demo
 
-test: $(VENV)/.stamp-dev
+test: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 	$(BIN)/python -m pytest
 
-slow: $(VENV)/.stamp-dev
+slow: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 	$(BIN)/python -m pytest -m slow
 
 check: $(VENV)/.stamp-dev

@@ -12,6 +12,7 @@ import gymnasium
 SNAKE_ID = "hotloop/Snake-v0"
 CARRACING_ID = "hotloop/CarRacing-v0"
 RICOCHET_ID = "hotloop/Ricochet-v0"
+MARIO_ID = "hotloop/Mario-v0"
 
 
 def register() -> None:
@@ -35,6 +36,9 @@ def register() -> None:
             entry_point="hotloop.envs.ricochet.env:RicochetEnv",
             vector_entry_point="hotloop.envs.ricochet.vector:RicochetVectorEnv",
         )
+    # No vector form: the core allows one emulator a process, so many of them are many processes (see collect).
+    if MARIO_ID not in gymnasium.registry:
+        gymnasium.register(id=MARIO_ID, entry_point="hotloop.envs.nes.mario:MarioEnv")
 
 
 register()

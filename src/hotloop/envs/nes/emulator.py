@@ -1,0 +1,150 @@
+"""One NES in this process: stable-retro's emulator class driven directly, without its environment around it.
+
+Memory and picture are read where the core keeps them, through the functions that every libretro core has: no copy of
+the memory is made, and no picture is converted that nobody looks at. The core itself draws every frame; it has no way
+to be asked not to. It keeps its console in global variables, so there can be one in a process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.errors import DependencyMissing, HotloopError
+
+Array = NDArray[Any]
+
+RAM_BYTES = 2048
+SYSTEM_RAM = 2
+"""libretro's number for the console's work memory."""
+
+BUTTONS = {"B": 0, "SELECT": 2, "START": 3, "UP": 4, "DOWN": 5, "LEFT": 6, "RIGHT": 7, "A": 8}
+"""Places in the button mask of stable-retro's NES core."""
+
+MASK = 9
+VideoRefresh = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_size_t)
+
+
+class EmulatorBusy(HotloopError):
+    """There is an emulator in this process already."""
+
+
+def mask_of(*buttons: str) -> Array:
+    """Return the mask, uint8 [9], of buttons held together."""
+    mask = np.zeros(MASK, np.uint8)
+    for name in buttons:
+        mask[BUTTONS[name]] = 1
+    return mask
+
+
+class Emulator:
+    """A console with a cartridge in it.
+
+    Attributes:
+        ram: The console's memory itself, uint8 [2048]: reading it is free, writing it changes the game.
+
+    Args:
+        rom: A file in iNES format.
+    """
+
+    def __init__(self, rom: Path) -> None:
+        retro = _load_retro()
+        # An emulator that somebody dropped in a reference cycle holds the core until it is collected.
+        gc.collect()
+        try:
+            self._core = retro.RetroEmulator(str(rom))
+        except RuntimeError as error:
+            if "multiple emulator instances" not in str(error):
+                raise HotloopError(f"rom {str(rom)!r} was not accepted by the emulator: {error}") from None
+            raise EmulatorBusy(
+                "there is an NES emulator in this process already, and its core keeps the console in global variables: "
+                "close the other environment first, or run this one in a process of its own"
+            ) from None
+        self._library = ctypes.CDLL(retro.get_core_path("Nes"))
+        self._frame: tuple[int, int, int, int] = (0, 0, 0, 0)
+        self._pixels: Array = np.empty((0, 0), np.uint16)
+        # Kept here, as the core calls it for as long as it runs.
+        self._on_frame = VideoRefresh(self._note_frame)
+        self._library.retro_set_video_refresh(self._on_frame)
+        self._step = self._core.step
+        self._core.set_button_mask(mask_of(), 0)
+        self._step()
+        self.ram = self._find_ram()
+        self.power_on = self.save()
+
+    def press(self, mask: Array) -> None:
+        """Hold exactly these buttons, uint8 [9], from the next frame on."""
+        self._core.set_button_mask(mask, 0)
+
+    def run(self, frames: int = 1) -> None:
+        """Let the console run."""
+        step = self._step
+        for _ in range(frames):
+            step()
+
+    @property
+    def pixels(self) -> Array:
+        """The picture itself, uint16 [224, 240] of RGB565; the next frame is drawn over it."""
+        return self._pixels
+
+    def rgb(self) -> Array:
+        """Return the picture, uint8 [224, 240, 3], as fresh memory."""
+        bits = self._pixels.astype(np.uint16)
+        red, green, blue = bits >> 11, (bits >> 5) & 63, bits & 31
+        return np.stack([red << 3 | red >> 2, green << 2 | green >> 4, blue << 3 | blue >> 2], -1).astype(np.uint8)
+
+    def save(self) -> bytes:
+        """Return the state of the console, some 13 kB."""
+        return self._core.get_state()
+
+    def load(self, state: bytes) -> None:
+        """Go on from a state. The picture is that of before until the next frame."""
+        if not self._core.set_state(state):
+            raise HotloopError(
+                f"the emulator does not take this state of {len(state)} bytes: is it of another cartridge?"
+            )
+
+    def close(self) -> None:
+        """Give the core back, so that another emulator can be made. Memory and picture are gone with it."""
+        self.ram = np.zeros(RAM_BYTES, np.uint8)
+        self._pixels = np.empty((0, 0), np.uint16)
+        for name in ("_step", "_core", "_on_frame"):
+            self.__dict__.pop(name, None)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def _note_frame(self, data: int | None, width: int, height: int, pitch: int) -> None:
+        """Learn where the picture is. It stays there, so this has nothing to do in almost every call."""
+        if data and (data, width, height, pitch) != self._frame:
+            self._frame = (data, width, height, pitch)
+            memory = (ctypes.c_uint16 * (height * pitch // 2)).from_address(data)
+            self._pixels = np.frombuffer(memoryview(memory), np.uint16).reshape(height, pitch // 2)[:, :width]
+            self._pixels.flags.writeable = False
+
+    def _find_ram(self) -> Array:
+        self._library.retro_get_memory_data.restype = ctypes.c_void_p
+        self._library.retro_get_memory_size.restype = ctypes.c_size_t
+        place = self._library.retro_get_memory_data(SYSTEM_RAM)
+        size = self._library.retro_get_memory_size(SYSTEM_RAM)
+        if not place or size != RAM_BYTES or not self._pixels.size:
+            raise HotloopError(
+                f"the NES core shows {size} bytes of memory and a picture of {self._pixels.shape}: "
+                "this needs the core of stable-retro 0.9.3 to 1.0"
+            )
+        return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(place)), np.uint8)
+
+
+def _load_retro() -> Any:
+    try:
+        import stable_retro
+    except ImportError as missing:
+        raise DependencyMissing(
+            f'the NES environments need stable-retro, which is not installed ({missing}): pip install "hotloop[nes]"'
+        ) from None
+    return stable_retro

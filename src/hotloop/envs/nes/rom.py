@@ -1,0 +1,48 @@
+"""Which cartridge is played. Our own `runner` ships with the package; any other is the user's, and is checked."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from hotloop.errors import HotloopError
+
+RUNNER = Path(__file__).parent / "roms" / "runner.nes"
+HEADER_BYTES = 16
+MAGIC = b"NES\x1a"
+
+SUPER_MARIO_BROS_SHA1 = "facee9c577a5262dbe33ac4930bb0b58c8c037f7"
+"""Of the cartridge's contents (program and tiles, 40,960 bytes, no header), as stable-retro ships it in the `rom.sha`
+of its SuperMarioBros-Nes and as public ROM databases list it. Headers differ from dump to dump; contents do not."""
+
+
+def find_rom(path: str | Path | None, known_sha1: str = SUPER_MARIO_BROS_SHA1, unchecked: bool = False) -> Path:
+    """Return the file to play: ours if none is named, otherwise the named one if it is the cartridge it should be.
+
+    Args:
+        path: A file in iNES format, or None for `runner`.
+        known_sha1: Of the contents of the cartridge that is meant.
+        unchecked: Take any file in iNES format.
+    """
+    if path is None:
+        return RUNNER
+    path = Path(path)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise HotloopError(f"rom {str(path)!r} cannot be read ({error.strerror}): give a file in iNES format") from None
+    if data[:4] != MAGIC or len(data) <= HEADER_BYTES:
+        raise HotloopError(f"rom {str(path)!r} is not in iNES format: it begins with {data[:4]!r}, not with {MAGIC!r}")
+    found = hashlib.sha1(data[HEADER_BYTES:]).hexdigest()
+    ours = hashlib.sha1(RUNNER.read_bytes()[HEADER_BYTES:]).hexdigest()
+    if not unchecked and found not in (known_sha1, ours):
+        raise HotloopError(
+            f"rom {str(path)!r} is another cartridge: its contents have SHA-1 {found}, not {known_sha1}; "
+            "to play it all the same, say that it is unchecked (rom_unchecked)"
+        )
+    return path
+
+
+def is_runner(path: Path) -> bool:
+    """Say whether a file is our own game."""
+    return path.read_bytes() == RUNNER.read_bytes()

@@ -1,0 +1,90 @@
+"""The emulator driven directly: memory, picture and states, and one console a process."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
+
+from hotloop.envs.nes import layout
+from hotloop.envs.nes.emulator import Emulator, EmulatorBusy, mask_of
+from hotloop.envs.nes.rom import RUNNER
+from hotloop.envs.nes.starts import begin_level
+from hotloop.errors import HotloopError
+
+
+@pytest.fixture
+def emulator() -> Iterator[Emulator]:
+    console = Emulator(RUNNER)
+    yield console
+    console.close()
+
+
+def test_memory_and_picture_are_the_cores_own(emulator: Emulator) -> None:
+    """What stable-retro copies and converts is what is read in place, and what is written is in the game."""
+    from stable_retro.data import GameData
+
+    begin_level(emulator, 1, 1, runner=True)
+    emulator.press(mask_of("RIGHT", "A"))
+    emulator.run(20)
+    core, data = emulator._core, GameData()
+    core.configure_data(data)
+    data.update_ram()
+    blocks = data.memory.blocks
+    assert emulator.ram.tobytes() == blocks[0] + blocks[1024]
+    # stable-retro leaves the low bits of a colour 0, where ours fills them.
+    assert np.array_equal(emulator.rgb() & np.array([0xF8, 0xFC, 0xF8], np.uint8), core.get_screen())
+    assert emulator.pixels.shape == (224, 240)
+    assert not emulator.pixels.flags.writeable
+    assert len(np.unique(emulator.pixels)) > 8
+    emulator.ram[layout.LIVES] = 7
+    assert emulator.save() != emulator.power_on
+    emulator.run()
+    data.update_ram()
+    assert data.memory.blocks[1024][layout.LIVES - 1024] == 7
+
+
+def test_a_state_goes_on_exactly(emulator: Emulator) -> None:
+    state = begin_level(emulator, 1, 2, runner=True)
+    ends = []
+    for _ in range(2):
+        emulator.load(state)
+        for buttons in (("RIGHT",), ("RIGHT", "A", "B"), ("RIGHT", "B"), ("LEFT", "A")):
+            emulator.press(mask_of(*buttons))
+            emulator.run(30)
+        ends.append((emulator.ram.copy(), emulator.pixels.copy()))
+    assert np.array_equal(ends[0][0], ends[1][0])
+    assert np.array_equal(ends[0][1], ends[1][1])
+    with pytest.raises(HotloopError, match="does not take this state of 5 bytes"):
+        emulator.load(b"12345")
+
+
+def test_one_console_a_process_is_explained(emulator: Emulator) -> None:
+    with pytest.raises(
+        EmulatorBusy, match=r"global variables: close the other environment first, or run this one in a"
+    ):
+        Emulator(RUNNER)
+    emulator.run()  # and the first one is none the worse
+    emulator.close()
+    emulator.close()
+    again = Emulator(RUNNER)
+    again.run(5)
+    again.close()
+
+
+def test_a_dropped_console_is_given_back() -> None:
+    """In a process of its own, where a mistake would be a crash."""
+    program = (
+        "from hotloop.envs.nes.emulator import Emulator\n"
+        "from hotloop.envs.nes.rom import RUNNER\n"
+        "for _ in range(3):\n"
+        "    console = Emulator(RUNNER); console.run(3); shown = console.pixels.sum(); del console\n"
+        "print('well')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "well\n"

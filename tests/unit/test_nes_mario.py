@@ -1,0 +1,241 @@
+"""The environment on our own game: contract, rewards, ends, places to begin, and that its levels can be finished."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
+
+import hotloop.envs
+from hotloop.envs.nes import MarioConfig, MarioEnv, MarioRewards, layout
+from hotloop.envs.nes.starts import RUNNER_LEVELS, load_routes
+from hotloop.errors import HotloopError
+
+NOTHING, RIGHT, JUMP, RUN, RUN_JUMP, UP, LEFT = range(7)
+LATE = 0x702
+"""Where `runner` counts frames for which it was late."""
+
+
+@contextmanager
+def playing(**options: Any) -> Iterator[MarioEnv]:
+    with closing(MarioEnv(**options)) as env:
+        yield env
+
+
+def test_gymnasiums_checker() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # Its checks of render modes and of closing make a second environment in this process.
+        env = gymnasium.make(hotloop.envs.MARIO_ID, render_mode="rgb_array").unwrapped
+        with closing(env):
+            check_env(env, skip_render_check=True, skip_close_check=True)
+            picture = env.render()
+            assert isinstance(picture, np.ndarray)
+            assert (picture.shape, picture.dtype) == ((224, 240, 3), np.uint8)
+
+
+@pytest.mark.parametrize("level", RUNNER_LEVELS)
+def test_each_level_can_be_finished_and_the_game_is_never_late(level: str) -> None:
+    """The shipped routes reach the flag, and no frame on the way took the console too long."""
+    with playing(level=level) as env:
+        env.reset()
+        assert env._emulator.ram[layout.STAGE] == int(level[-1]) - 1
+        # A route begins at the first frame of the level, a reset one later.
+        env._emulator.load(env._begins[level])
+        before = int(env._emulator.ram[LATE])
+        rewards, info = [], {}
+        for action in load_routes()[level]:
+            _, reward, terminated, truncated, info = env.step(int(action))
+            rewards.append(reward)
+        assert (terminated, truncated, info["cause"], info["flag"]) == (True, False, "flag", True)
+        assert rewards[-1] > 1.9
+        assert sum(rewards) == pytest.approx(2 + 0.02 * (info["x"] - 40))
+        assert int(env._emulator.ram[LATE]) == before
+
+
+def test_rewards_by_hand() -> None:
+    rewards = MarioRewards(progress=1.0, death=-100.0, deadlock=-7.0)
+    with playing(rewards=rewards, patience=5) as env:
+        _, info = env.reset()
+        x = info["x"]
+        for _ in range(10):
+            _, reward, _, _, info = env.step(RUN)
+            assert reward == info["x"] - x >= 0
+            x = info["x"]
+        assert x > 80
+        # Sliding on for some steps, then five that get no further.
+        rewards_seen, terminated = [], False
+        while not terminated:
+            _, reward, terminated, truncated, info = env.step(NOTHING)
+            rewards_seen.append(reward)
+        assert (info["cause"], info["flag"], truncated) == ("deadlock", False, False)
+        assert rewards_seen[-5:] == [0, 0, 0, 0, -7.0]
+        assert rewards_seen[-6] > 0
+        assert info["distance"] == info["x"]
+
+
+def test_going_back_costs_and_does_not_count_as_getting_further() -> None:
+    with playing(rewards=MarioRewards(progress=1.0), patience=12) as env:
+        env.reset()
+        for _ in range(12):
+            *_, info = env.step(RUN)
+        furthest, steps = info["distance"], 0
+        while True:
+            _, reward, terminated, _, info = env.step(LEFT)
+            steps += 1
+            furthest = max(furthest, info["x"])
+            if terminated:
+                break
+        assert reward < -0.5
+        assert info["distance"] == furthest > info["x"]
+        assert info["cause"] == "deadlock"
+
+
+def test_a_death_ends_the_episode() -> None:
+    """Running on without a jump meets the first grub."""
+    with playing() as env:
+        env.reset()
+        terminated, reward, info = False, 0.0, {}
+        while not terminated:
+            _, reward, terminated, _, info = env.step(RUN)
+        assert info["cause"] == "death"
+        assert reward == pytest.approx(-1, abs=0.2)
+        assert 200 < info["x"] < 400
+        with pytest.raises(HotloopError, match="call reset first"):
+            env.step(0)
+
+
+def test_same_seed_same_episode_and_single_fresh_frames() -> None:
+    options: dict[str, Any] = {"noops": 30, "sticky": 0.25, "level": "random", "actions": "complex", "size": 128}
+    runs = []
+    with playing(**options) as env:
+        assert env.action_space.n == 12  # type: ignore[attr-defined]
+        for _ in range(2):
+            observation, info = env.reset(seed=11)
+            seen, told = [observation], [info]
+            actions = np.random.default_rng(3)
+            for _ in range(25):
+                observation, reward, terminated, _, info = env.step(int(actions.integers(12)))
+                seen.append(observation)
+                told.append(info | {"reward": reward})
+                if terminated:
+                    break
+            runs.append((np.array(seen), told))
+        assert np.array_equal(runs[0][0], runs[1][0])
+        assert runs[0][1] == runs[1][1]
+        assert runs[0][0].shape[1:] == (128, 128)
+        assert not np.shares_memory(seen[0], seen[1])
+        levels = {env.reset()[1]["level"] for _ in range(40)}
+        assert levels == set(RUNNER_LEVELS)
+        frames = {env.reset()[1]["frames"] for _ in range(40)}
+        assert min(frames) >= 1
+        assert 20 < max(frames) <= 31
+
+
+def test_sticky_actions_repeat_the_one_before() -> None:
+    with playing(sticky=0.999999) as env:
+        env.reset(seed=1)
+        env.step(RUN)
+        for _ in range(20):
+            *_, info = env.step(LEFT)
+        assert info["x"] > 100
+
+
+def test_places_along_the_route_and_places_reached() -> None:
+    with playing(start="route") as env:
+        begun = {env.reset(seed=seed)[1]["x"] for seed in range(60)}
+        assert len(begun) > 8
+        assert min(begun) == 40
+        assert max(begun) > 1500
+    with playing(start="reached") as env:
+        assert {env.reset()[1]["x"] for _ in range(5)} == {40}
+        for action in load_routes()["1-1"][:120]:
+            *_, terminated, _, _ = env.step(int(action))
+            if terminated:
+                break
+        begun = {env.reset(seed=seed)[1]["x"] for seed in range(30)}
+        assert len(begun) > 2
+        assert max(begun) < 1300
+
+
+def test_a_saved_state_is_a_place_to_begin() -> None:
+    with playing() as env:
+        env.reset()
+        for _ in range(15):
+            *_, info = env.step(RUN)
+        state, x = env.save(), info["x"]
+        after = [env.step(RUN_JUMP)[4]["x"] for _ in range(10)]
+        env.reset()
+        _, info = env.reset(options={"state": state})
+        assert 0 <= info["x"] - x <= 3
+        again = [env.step(RUN_JUMP)[4]["x"] for _ in range(10)]
+        assert abs(again[-1] - after[-1]) <= 6
+        assert env.reset(options={"level": "1-3"})[1]["level"] == "1-3"
+
+
+def test_max_steps_truncates() -> None:
+    with playing(max_steps=3) as env:
+        env.reset()
+        ends = [env.step(0)[2:4] for _ in range(3)]
+        assert ends == [(False, False), (False, False), (False, True)]
+
+
+@pytest.mark.parametrize("policy", ["random", "right and jump", "right and jump by turns"])
+def test_play_without_sense_does_not_finish_the_first_level(policy: str) -> None:
+    rng = np.random.default_rng(5)
+    with playing(noops=30, sticky=0.25) as env:
+        for episode in range(8):
+            env.reset(seed=episode)
+            terminated, step, info = False, 0, {}
+            while not terminated:
+                step += 1
+                action = RUN_JUMP
+                if policy == "random":
+                    action = int(rng.integers(7))
+                elif policy == "right and jump by turns":
+                    action = RUN_JUMP if step % 8 else RUN
+                *_, terminated, _, info = env.step(action)
+            assert not info["flag"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"size": 96}, "size is 96: give one of 84, 128"),
+        ({"actions": "all"}, "actions is 'all': give one of simple, complex"),
+        ({"skip": 0}, "skip is 0: give a whole number of at least 1"),
+        ({"level": "first"}, "level is 'first': give a world and a level such as 1-2, or random"),
+        ({"level": "2-1"}, "level is '2-1': give one of 1-1, 1-2, 1-3, 1-4"),
+        ({"sticky": 1.0}, "sticky is 1.0"),
+        ({"rewards": 3}, "rewards is 3: give MarioRewards"),
+        ({"colour": "grey"}, "Mario has no option 'colour': there are rom, rom_unchecked, level"),
+        ({"render_mode": "human"}, "render_mode is 'human': give one of rgb_array"),
+        ({"rom": "/nowhere/game.nes"}, "cannot be read"),
+    ],
+)
+def test_wrong_options(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(HotloopError, match=message):
+        MarioEnv(**options)
+
+
+@pytest.mark.parametrize("action", [7, -1, 1.5, "A"])
+def test_wrong_actions(action: Any) -> None:
+    with playing() as env:
+        with pytest.raises(HotloopError, match="call reset first"):
+            env.step(0)
+        env.reset()
+        with pytest.raises(HotloopError, match="give a whole number from 0 to 6"):
+            env.step(action)
+
+
+def test_configuration_is_checked_when_made() -> None:
+    with pytest.raises(HotloopError, match="rewards: flag is 'much': give a number"):
+        MarioConfig(rewards=MarioRewards(flag="much"))  # type: ignore[arg-type]
