@@ -67,7 +67,7 @@ def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
     played, config = game(agent.pipeline), agent.config
     if arguments.max_steps:
         config = replace(config, **{played.LIMIT: arguments.max_steps})
-    return played.play_episodes(agent.act, config, arguments.episodes, place)
+    return played.play_episodes(agent if played.REMEMBERS else agent.act, config, arguments.episodes, place)
 
 
 def _cells(row: dict[str, Any], kind: str) -> list[str]:
@@ -87,8 +87,9 @@ def _text(told: dict[str, Any], kind: str) -> str:
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     for row in places:
         edges, counts = row["score_histogram"]["edges"], row["score_histogram"]["counts"]
+        gap = f"; {row['gap_mean']:.2f} steps more than needed" if "gap_mean" in row else ""
         causes = ", ".join(f"{cause} {times}" for cause, times in row["causes"].items())
-        lines += ["", f"scores on {kind} {row[kind]} ({row['episodes']} episodes; ended by {causes})"]
+        lines += ["", f"scores on {kind} {row[kind]} ({row['episodes']} episodes; ended by {causes}{gap})"]
         for low, high, times in zip(edges, edges[1:], counts, strict=False):
             lines.append(f"  {low:>4} to {high - 1:<4} {times:>5}  " + "█" * round(BAR * times / max(counts)))
     for gain in told.get("compare", {}).get(f"{kind}s", []):

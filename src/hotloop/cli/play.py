@@ -47,8 +47,9 @@ def run(arguments: argparse.Namespace) -> int:
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     played = game(agent.pipeline)
-    # With --official there are two, ours and that one: the last is meant.
-    place = played.places(agent.config, [arguments.board] if arguments.board else None, arguments.official)[-1]
+    place = played.home(agent.config)
+    if arguments.board or arguments.official:
+        place = played.places(agent.config, [arguments.board] if arguments.board else None, arguments.official)[-1]
     if arguments.gif:
         ending = film(agent, place, arguments.game, arguments.gif, arguments.fps)
     else:
@@ -65,7 +66,9 @@ def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[st
     from hotloop.pipelines import game
 
     frames, ending = [], {}
-    for each in game(agent.pipeline).watch(agent.act, agent.config, place, number, "rgb_array"):
+    played = game(agent.pipeline)
+    player = agent if played.REMEMBERS else agent.act
+    for each in played.watch(player, agent.config, place, number, "rgb_array"):
         ending = _told(each)
         if len(frames) < MOST_FRAMES:
             frames.append(np.array(each.draw()))
@@ -87,7 +90,9 @@ def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, An
 
     live = sys.stdout.isatty() and not arguments.json
     ending: dict[str, Any] = {}
-    for each in game(agent.pipeline).watch(agent.act, agent.config, place, arguments.game, "ansi"):
+    played = game(agent.pipeline)
+    player = agent if played.REMEMBERS else agent.act
+    for each in played.watch(player, agent.config, place, arguments.game, "ansi"):
         ending = _told(each)
         if live:
             sys.stdout.write(f"{CLEAR}{each.draw()}\n")

@@ -1,5 +1,7 @@
 """Learners: pure maths, networks, and kernels that give the same numbers at different speeds."""
 
+from hotloop.learn.board_networks import BoardShape
+from hotloop.learn.board_ppo import BoardPPO, BoardPPOConfig, Sequences
 from hotloop.learn.choose import Choice, choose_kernel
 from hotloop.learn.dqn import DQN, KERNELS, DQNConfig, Transitions, Updated, supported_kernels
 from hotloop.learn.networks import QShape
@@ -15,6 +17,9 @@ __all__ = [
     "SAC",
     "SAC_KERNELS",
     "Acted",
+    "BoardPPO",
+    "BoardPPOConfig",
+    "BoardShape",
     "Choice",
     "DQNConfig",
     "PPOConfig",
@@ -24,6 +29,7 @@ __all__ = [
     "SACConfig",
     "SACShape",
     "SACUpdated",
+    "Sequences",
     "Transitions",
     "Updated",
     "choose_kernel",

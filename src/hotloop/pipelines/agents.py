@@ -26,6 +26,14 @@ class TrainedAgent:
     path: Path
     _agent: Any
 
+    def nothing(self, boards: int) -> np.ndarray:
+        """What an agent with memory remembers before anything was seen."""
+        return self._agent.nothing(boards)
+
+    def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best actions, int64 [N], and what an agent with memory remembers then."""
+        return self._agent.remember(obs, memory, fresh)
+
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the best actions, int64 [N], for observations [N, ...]; of one observation, the action alone."""
         single = obs.shape == self._agent.observation_shape

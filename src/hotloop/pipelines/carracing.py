@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 PLACE = "environment"
 LIMIT = "max_frames"
+REMEMBERS = False
 OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
 ACTION_SIZE = {"three": 3, "two": 2}
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
@@ -91,6 +92,11 @@ def controls(actions: np.ndarray, game: Game) -> np.ndarray:
     if game.action_form == "two":
         return actions
     return np.concatenate([actions[:, :1], (actions[:, 1:] + 1) / 2], axis=1)
+
+
+def home(game: Game) -> str:
+    """Where it was trained."""
+    return OURS
 
 
 def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:

@@ -76,6 +76,11 @@ class Episodes:
             self._length[at] = 0
         return len(at)
 
+    @property
+    def ended(self) -> int:
+        """How many episodes ended."""
+        return self._ended
+
     def means(self) -> dict[str, float | None]:
         """Return the means over all episodes and over the last 100; None before the first has ended."""
         told: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}

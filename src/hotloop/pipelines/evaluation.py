@@ -41,6 +41,9 @@ def describe(played: Played, place: dict[str, Any]) -> dict[str, Any]:
     edges = histogram_edges(played.score)
     counts, _ = np.histogram(played.score, edges)
     causes, times = np.unique(played.cause.astype(str), return_counts=True)
+    gap = {} if played.gap is None or not len(played.gap) else {
+        "gap_mean": float(played.gap.mean()), "gap_median": float(np.median(played.gap)),
+    }  # fmt: skip
     return {
         **place,
         "episodes": len(played.score),
@@ -52,6 +55,7 @@ def describe(played: Played, place: dict[str, Any]) -> dict[str, Any]:
         "steps_mean": float(played.length.mean()),
         "success_rate": float((played.cause == played.won).mean()),
         "causes": dict(zip(causes.tolist(), times.tolist(), strict=True)),
+        **gap,
     }  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """What the games of the pipelines have in common: episodes that were played, a moment that is watched, seeds.
 
-A game is a module of this package with `PLACE`, `places`, `play_episodes` and `watch`; see `snake` and `carracing`.
+A game is a module of this package with `PLACE`, `LIMIT`, `REMEMBERS`, `home`, `places`, `play_episodes` and `watch`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ class Played:
     """How each ended, as a word."""
     won: str
     """The word for an episode that was won."""
+    gap: np.ndarray | None = None
+    """Steps more than needed, in the episodes that were won, where that is known."""
 
     def summary(self) -> dict[str, float | None]:
         """Return what a training run reports of an evaluation."""

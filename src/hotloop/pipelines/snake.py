@@ -20,6 +20,8 @@ PLACE = "board"
 """What the places of this game are called."""
 LIMIT = "max_steps"
 """The setting that ends an episode."""
+REMEMBERS = False
+"""Does an agent need to know what it saw before?"""
 
 
 class Game(Protocol):
@@ -67,6 +69,11 @@ def make_single(game: Game, board: int, render_mode: str) -> SnakeEnv:
     from hotloop.envs.snake import SnakeEnv
 
     return SnakeEnv(render_mode=render_mode, **_options(game, board))
+
+
+def home(game: Game) -> int:
+    """Where it was trained."""
+    return game.board
 
 
 def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:

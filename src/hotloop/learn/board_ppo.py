@@ -1,0 +1,157 @@
+"""PPO for networks with memory: minibatches are whole sequences of some boards, begun with what was remembered then.
+
+The memory at the begin of a rollout is that of the policy that collected it. It is not computed anew with new weights;
+with rollouts of some ten steps and a few epochs it stays near (Kapturowski et al., 2019, call it stored state).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from hotloop.errors import HotloopError
+from hotloop.learn.board_networks import BoardNetwork, BoardShape
+from hotloop.learn.losses import normalise, ppo_losses
+from hotloop.learn.ppo import Acted
+from hotloop.learn.ppo_state import ADAM_EPS, PPOUpdated
+from hotloop.learn.trained import Arrays, Trained, build_seeded, take, views
+
+F32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class BoardPPOConfig:
+    """The learner's numbers."""
+
+    shape: BoardShape
+    boards: int = 32
+    """Of a minibatch; each with all steps of the rollout."""
+    epochs: int = 4
+    lr: float = 3e-4
+    clip: float = 0.2
+    entropy: float = 0.01
+    value_weight: float = 0.5
+    max_grad_norm: float = 0.5
+    """0 for none."""
+    precision: str = "float32"
+    """Or bfloat16, in the passes of an update."""
+
+    def __post_init__(self) -> None:
+        if min(self.boards, self.epochs) < 1 or self.lr <= 0:
+            raise HotloopError(f"boards {self.boards}, epochs {self.epochs} and lr {self.lr}: give numbers above 0")
+        if min(self.clip, self.entropy, self.value_weight, self.max_grad_norm) < 0:
+            raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
+
+
+class Sequences(NamedTuple):
+    """A rollout of T steps of N boards."""
+
+    obs: NDArray
+    """`[T, N, ...]`."""
+    fresh: NDArray[np.bool_]
+    """`[T, N]`: where an episode begins with this observation."""
+    memory: F32
+    """`[M, N, C, S, S]`, before the first step."""
+    action: NDArray[np.int64]
+    log_prob: F32
+    advantage: F32
+    returns: F32
+    """`[T, N]` each."""
+
+
+class BoardPPO:
+    """A policy-gradient agent for boards: acts, learns from sequences, and can be saved."""
+
+    kernel = "torch"
+
+    def __init__(self, config: BoardPPOConfig, *, seed: int = 0, device: str = "cpu") -> None:
+        network = build_seeded(lambda: BoardNetwork(config.shape), seed, device)
+        assert isinstance(network, BoardNetwork)
+        self.config, self.device, self.network = config, device, network
+        self._trained = Trained(network)
+        self.updates = 0
+        self._optimiser = self._make_optimiser()
+
+    def nothing(self, boards: int) -> F32:
+        """What is remembered before anything was seen, `[M, N, C, S, S]`."""
+        first, *others = self.config.shape.memory
+        return np.zeros((first, boards, *others), np.float32)
+
+    def act(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Acted, F32]:
+        """Draw actions for observations `[N, ...]`; return them with the new memory."""
+        logits, value, memory = self.evaluate(obs, memory, fresh)
+        log_policy = logits - logits.max(axis=1, keepdims=True)
+        log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
+        # The last action takes what rounding leaves of 1.
+        below = np.exp(log_policy[:, :-1]).cumsum(axis=1) <= rng.random(len(obs), dtype=np.float32)[:, None]
+        action = below.sum(axis=1)
+        return Acted(action, np.take_along_axis(log_policy, action[:, None], axis=1)[:, 0], value), memory
+
+    @torch.no_grad()
+    def evaluate(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_]) -> tuple[F32, F32, F32]:
+        """Logits `[N, A]`, values `[N]`, and the memory after the step."""
+        tensors = [torch.from_numpy(np.ascontiguousarray(each)).to(self.device) for each in (obs, memory, fresh)]
+        return tuple(each.cpu().numpy() for each in self.network.step(*tensors))  # type: ignore[return-value]
+
+    def update(self, rollout: Sequences, rng: np.random.Generator) -> PPOUpdated:
+        """Learn from a rollout: `epochs` times all of its boards, in minibatches, in an order drawn anew each time.
+
+        Raises:
+            HotloopError: The number of boards is not a multiple of the minibatch's.
+        """
+        boards, size = rollout.action.shape[1], self.config.boards
+        if boards % size:
+            raise HotloopError(f"a rollout of {boards} boards: give a multiple of the minibatch, {size}")
+        tensors = Sequences(*(torch.from_numpy(np.ascontiguousarray(each)).to(self.device) for each in rollout))  # type: ignore[arg-type]
+        told = []
+        for _ in range(self.config.epochs):
+            order = torch.from_numpy(rng.permutation(boards)).to(self.device)
+            told += [self._minibatch(tensors, chosen) for chosen in order.split(size)]
+        return PPOUpdated(*torch.stack(told).mean(dim=0).cpu().tolist())  # host sync
+
+    def _minibatch(self, rollout: Sequences, chosen: torch.Tensor) -> torch.Tensor:
+        config = self.config
+        part = Sequences(*(each.index_select(1, chosen) for each in rollout))  # type: ignore[attr-defined, arg-type]
+        lower = config.precision == "bfloat16"
+        with torch.autocast(self.device, torch.bfloat16, enabled=lower):
+            logits, value = self.network.unroll(part.obs, part.memory, part.fresh)  # type: ignore[arg-type]
+        old = tuple(each.flatten() for each in (part.action, part.log_prob, part.advantage, part.returns))
+        old = (old[0], old[1], normalise(old[2]), old[3])  # type: ignore[arg-type]
+        losses = ppo_losses(logits.float(), value.float(), old, config.clip)  # type: ignore[arg-type]
+        loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
+        self._optimiser.zero_grad()
+        loss.backward()
+        if config.max_grad_norm:
+            nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
+        self._optimiser.step()
+        self.updates += 1
+        return torch.stack(losses).detach()
+
+    def tensors(self) -> Arrays:
+        """Copy all that makes up the learner's state; `load` of it goes on bit by bit as this one would."""
+        return {**self._trained.tensors("board"), "updates": np.array(self.updates, dtype=np.int64)}
+
+    def load(self, arrays: Mapping[str, NDArray]) -> None:
+        """Take over what `tensors` gave.
+
+        Raises:
+            HotloopError: Something is missing or has another shape. The learner is unchanged then.
+        """
+        updates = take(arrays, "updates", ())
+        self._trained.load("board", arrays)
+        self.updates = int(updates)
+        self._optimiser = self._make_optimiser()
+
+    def _make_optimiser(self) -> torch.optim.Adam:
+        optimiser = torch.optim.Adam(self.network.parameters(), lr=self.config.lr, eps=ADAM_EPS, fused=True)
+        means, squares = views(self.network, self._trained.mean), views(self.network, self._trained.square)
+        for name, parameter in self.network.named_parameters():
+            moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
+            optimiser.state[parameter] = {"step": torch.tensor(float(self.updates)), **moments}
+        return optimiser

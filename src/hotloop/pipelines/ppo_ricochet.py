@@ -1,0 +1,335 @@
+"""ppo-ricochet: proximal policy optimisation learns to solve boards. An iteration is `collect`, then `learn`.
+
+An iteration plays T steps on each of N boards with the present policy, then goes over them `epochs` times, a minibatch
+being some boards with all of their steps. With `curriculum`, boards get harder when most of them are solved.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from hotloop.pipelines import ricochet
+from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.pipelines.counting import Counts, Episodes
+from hotloop.pipelines.options import Options
+from hotloop.pipelines.timing import Laps
+from hotloop.spans import Phase, span
+
+if TYPE_CHECKING:
+    from hotloop.envs.ricochet import RicochetVectorEnv
+    from hotloop.learn import BoardPPOConfig, PPOUpdated
+    from hotloop.learn.checkpoint import Checkpoint, Groups
+    from hotloop.pipelines.result import Result
+    from hotloop.pipelines.shell import Shell
+
+POLICY = span("recurrent_policy_forward", Phase.ACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """ppo-ricochet. The defaults are the preset `fast`."""
+
+    seed: int = 0
+    """Of the network, the boards, exploration and the order of minibatches."""
+    envs: int = 64
+    """Boards played side by side."""
+    size: int = 16
+    """Cells along a side."""
+    robots: int = 4
+    observation: Literal["stops", "planes", "rgb"] = "stops"
+    """What the agent sees: planes of the board, those and where each robot would stop, or a picture of 128×128."""
+    level: int = 0
+    """Of the boards, 0 to 3; with --curriculum the one to begin with."""
+    curriculum: bool = False
+    """Go to the next level when enough boards are solved."""
+    promotion: float = 0.85
+    """Share of the last 100 boards that is enough."""
+    max_steps: int = 20
+    """Steps until an episode is truncated."""
+    eval_steps: int = 10
+    """The same in evaluations."""
+    bank: str = ""
+    """Puzzle bank to draw boards from; "": one of our own, made at the first use."""
+    bank_boards: int = 10_000
+    """Boards of each level in our own."""
+    core: Literal["cnn", "drc"] = "cnn"
+    """A plain network, or convolutional LSTM cells that think several times."""
+    channels: int = 32
+    layers: int = 2
+    repeats: int = 2
+    """How often the LSTM cells think about a step."""
+    hidden: int = 256
+    rollout: int = 16
+    """Steps of each board in an iteration."""
+    boards: int = 16
+    """Boards of a minibatch."""
+    epochs: int = 4
+    lr: float = 3e-4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    entropy: float = 0.01
+    value_weight: float = 0.5
+    max_grad_norm: float = 0.5
+    """Largest norm of a gradient; 0: any."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """Of the passes in an update."""
+    kernel: Literal["auto", "torch"] = "auto"
+    """There is one."""
+    device: str = "cpu"
+    threads: int = 2
+    """Of torch, and of drawing."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        require_positive(self, "envs", "max_steps", "eval_steps", "bank_boards", "channels", "layers", "repeats")
+        require_positive(self, "hidden", "rollout", "boards", "epochs", "lr", "threads", "robots")
+        require_share(self, "gamma", "gae_lambda", "promotion")
+        require(self.envs % self.boards == 0, self, "boards", f"a number that divides --envs {self.envs}")
+        require(0 <= self.level < ricochet.LEVELS, self, "level", "0, 1, 2 or 3")
+        require(self.rollout * self.boards > 1, self, "boards", "more: a minibatch needs at least 2 steps")
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Minibatches of an iteration."""
+        return self.epochs * self.envs // self.boards
+
+
+DRC = Config(core="drc", observation="planes", channels=16, epochs=2)
+PRESETS: dict[str, tuple[Config, str]] = {
+    "fast": (Config(), "the default: a plain network that sees where robots would stop"),
+    "planes": (Config(observation="planes", layers=3), "the same from the planes of the board alone"),
+    "convlstm": (DRC, "convolutional LSTM cells on planes"),
+    "faithful": (replace(DRC, observation="rgb"), "the study's: convolutional LSTM cells on pictures of 128×128"),
+}
+OPTIONS = Options(eval_every=50_000, eval_episodes=500, checkpoint_every=200_000)
+
+
+class Agent:
+    """A policy with memory."""
+
+    def __init__(self, config: Config) -> None:
+        from hotloop.learn import BoardPPO
+
+        self.config = config
+        self.learner = BoardPPO(_learner_config(config), seed=config.seed, device=config.device)
+        self.observation_shape = self.learner.config.shape.observation
+
+    def nothing(self, boards: int) -> np.ndarray:
+        """What is remembered before anything was seen."""
+        return self.learner.nothing(boards)
+
+    def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best actions, int64 [N], and the memory."""
+        logits, _, memory = self.learner.evaluate(obs, memory, fresh)
+        return logits.argmax(axis=1), memory
+
+    def act(self, obs: np.ndarray) -> np.ndarray:
+        """Return the best actions, int64 [N], as if episodes began with these observations."""
+        return self.remember(obs, self.nothing(len(obs)), np.ones(len(obs), np.bool_))[0]
+
+
+class Steps(NamedTuple):
+    """What an iteration collects, [T, N, ...] each."""
+
+    obs: np.ndarray
+    fresh: np.ndarray
+    action: np.ndarray
+    log_prob: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    value: np.ndarray
+    next_value: np.ndarray
+    """Of the true next observation: of an episode's last where one ended."""
+
+    @classmethod
+    def empty(cls, rollout: int, obs: np.ndarray) -> Steps:
+        """Make room for T steps of observations such as these [N, ...]."""
+        shape = (rollout, len(obs))
+        real = [np.empty(shape, np.float32) for _ in range(4)]
+        flags = [np.empty(shape, np.bool_) for _ in range(3)]
+        seen = np.empty((rollout, *obs.shape), obs.dtype)
+        return cls(seen, flags[0], np.empty(shape, np.int64), real[0], real[1], flags[1], flags[2], real[2], real[3])
+
+
+@dataclass(slots=True)
+class Training:
+    """Everything that changes while training: what a checkpoint holds."""
+
+    config: Config
+    env: RicochetVectorEnv
+    agent: Agent
+    steps: Steps
+    """Filled anew in each iteration; nothing of it outlives one."""
+    rng: np.random.Generator
+    obs: np.ndarray
+    """[N, ...]: what the boards show now."""
+    fresh: np.ndarray
+    """[N]: where an episode begins with it."""
+    memory: np.ndarray
+    """[M, N, C, S, S]: what the agent remembers."""
+    counts: Counts
+    episodes: Episodes
+    level: int
+    updated: PPOUpdated | None = None
+    """What the last iteration's updates told."""
+
+    def scalars(self) -> dict[str, float | None]:
+        """Return the level, and what updates told."""
+        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
+        told = {name: None if self.updated is None else float(getattr(self.updated, name)) for name in names}
+        return {"level": float(self.level)} | told
+
+    def evaluate(self, episodes: int) -> dict[str, float | None]:
+        """Play held-out boards of the present level greedily."""
+        return ricochet.play_episodes(self.agent, self.config, episodes, self.level).summary()
+
+    def state(self) -> tuple[Groups, dict[str, Any]]:
+        """Return everything that a checkpoint needs."""
+        groups = {
+            "learner": self.agent.learner.tensors(),
+            "env": self.env.get_state() | {"obs": self.obs, "fresh": self.fresh, "memory": self.memory},
+            "episodes": self.episodes.state(),
+        }
+        return groups, {"rng": self.rng.bit_generator.state, "level": self.level}
+
+    def restore(self, saved: Checkpoint) -> None:
+        """Go on from a checkpoint."""
+        groups = {name: dict(arrays) for name, arrays in saved.groups.items()}
+        self.go_to(saved.meta["level"])
+        self.obs, self.fresh, self.memory = (groups["env"].pop(name) for name in ("obs", "fresh", "memory"))
+        self.env.set_state(groups["env"])
+        self.agent.learner.load(groups["learner"])
+        self.episodes.restore(groups["episodes"])
+        self.rng.bit_generator.state = saved.meta["rng"]
+        self.counts = Counts(**saved.meta["counts"])
+
+    def go_to(self, level: int) -> None:
+        """Play boards of another level from now on."""
+        if level == self.level:
+            return
+        self.level = level
+        self.env.close()
+        self.env = ricochet.make_env(self.config, self.config.envs, level)
+        self.obs, _ = self.env.reset(seed=self.config.seed + level)
+        self.fresh[:] = True
+        self.episodes = Episodes(self.config.envs)
+
+
+def collect(run: Training, timed: Laps) -> np.ndarray:
+    """Play T steps on every board; return what was remembered before the first."""
+    steps, learner, before = run.steps, run.agent.learner, run.memory
+    for t in range(run.config.rollout):
+        with timed("act"), POLICY:
+            acted, memory = learner.act(run.obs, run.memory, run.fresh, run.rng)
+        with timed("env.step"):
+            obs, reward, terminated, truncated, info = run.env.step(acted.action)
+        with timed("rollout.store"):
+            steps.obs[t], steps.fresh[t], steps.action[t] = run.obs, run.fresh, acted.action
+            steps.log_prob[t], steps.value[t], steps.reward[t] = acted.log_prob, acted.value, reward
+            steps.terminated[t], steps.truncated[t] = terminated, truncated
+        if truncated.any():
+            with timed("act"), POLICY:
+                steps.next_value[t, truncated] = _last_values(learner, info["final_obs"], memory, truncated)
+        with timed("count", Phase.LOG):
+            ended = run.episodes.step(reward, terminated | truncated, terminated.astype(np.float64))
+            run.counts.add(env_steps=len(reward), episodes=ended)
+        run.obs, run.fresh, run.memory = obs, terminated | truncated, memory
+    with timed("act"), POLICY:
+        _, following, _ = learner.evaluate(run.obs, run.memory, run.fresh)
+        following = np.concatenate([steps.value[1:], following[None]])
+        np.copyto(steps.next_value, following, where=~steps.truncated)
+    return before
+
+
+def _last_values(learner: Any, final: np.ndarray, memory: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Values of the last observations of episodes that were truncated."""
+    last = np.stack([final[i] for i in np.flatnonzero(which)])
+    _, values, _ = learner.evaluate(last, memory[:, which], np.zeros(len(last), np.bool_))
+    return values
+
+
+def learn(run: Training, before: np.ndarray, timed: Laps) -> None:
+    """Make the passes over what was collected."""
+    from hotloop.learn import Sequences, gae
+
+    config, steps = run.config, run.steps
+    with timed("advantages", Phase.FORWARD):
+        advantage = gae(
+            steps.reward, steps.value, steps.next_value, steps.terminated, steps.truncated, config.gamma,
+            config.gae_lambda,
+        )  # fmt: skip
+        returns = advantage + steps.value
+    rollout = Sequences(steps.obs, steps.fresh, before, steps.action, steps.log_prob, advantage, returns)
+    with timed("learn.update", Phase.OPTIMISE):
+        run.updated = run.agent.learner.update(rollout, run.rng)
+    run.counts.add(updates=config.updates_per_iteration)
+
+
+def promote(run: Training, shell: Shell) -> None:
+    """Go to the next level, if enough of the last 100 boards were solved."""
+    solved = run.episodes.means()["score_last100"]
+    enough = run.episodes.ended >= 100 and solved is not None and solved >= run.config.promotion
+    last = ricochet.places(run.config, None, False)[-1]
+    if run.config.curriculum and enough and run.level < last:
+        run.go_to(run.level + 1)
+        shell.say(f"ppo-ricochet: {solved:.0%} of the last 100 boards solved: on to level {run.level}")
+
+
+def train(config: Config, options: Options | None = None) -> Result:
+    """Train until a limit of the options is reached, or Ctrl-C.
+
+    Args:
+        config: What to learn, and how.
+        options: How long, what to write, and where.
+    """
+    from hotloop.pipelines.shell import Shell
+
+    require_device(config.device)
+    agent = Agent(config)
+    with torch_threads(config.threads), Shell("ppo-ricochet", config, options or OPTIONS) as shell:
+        run = prepare(shell, agent)
+        shell.begin(run)
+        while shell.going():
+            before = collect(run, shell.timed)
+            learn(run, before, shell.timed)
+            promote(run, shell)
+            shell.after_step()
+        return shell.finish()
+
+
+def prepare(shell: Shell, agent: Agent) -> Training:
+    """Build everything."""
+    config: Config = replace(shell.config, kernel="torch")
+    with shell.preparing("bank"):
+        ricochet.bank_of(config)
+    with shell.preparing("boards"):
+        env = ricochet.make_env(config, config.envs, config.level)
+        obs, _ = env.reset(seed=config.seed)
+    with shell.preparing("learner"):
+        fresh = np.ones(config.envs, np.bool_)
+        agent.learner.evaluate(obs, agent.nothing(config.envs), fresh)
+    steps, rng = Steps.empty(config.rollout, obs), np.random.default_rng([config.seed])
+    memory, episodes = agent.nothing(config.envs), Episodes(config.envs)
+    run = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level)
+    if shell.checkpoint is not None:
+        run.restore(shell.checkpoint)
+    return run
+
+
+def _learner_config(config: Config) -> BoardPPOConfig:
+    from hotloop.envs.ricochet.config import RicochetConfig
+    from hotloop.envs.ricochet.vector import observation_space
+    from hotloop.learn import BoardPPOConfig, BoardShape
+
+    game = RicochetConfig(size=config.size, robots=config.robots, observation=config.observation)
+    seen = observation_space(game).shape
+    assert seen is not None
+    core = {name: getattr(config, name) for name in ("core", "channels", "layers", "repeats", "hidden")}
+    shape = BoardShape(observation=tuple(seen), actions=game.actions, side=config.size, **core)
+    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm", "precision")
+    return BoardPPOConfig(shape=shape, **{name: getattr(config, name) for name in names})

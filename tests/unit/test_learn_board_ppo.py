@@ -1,0 +1,125 @@
+"""The learner for boards: sequences equal single steps, masks forget, and what is saved goes on bit by bit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from hotloop.errors import HotloopError
+from hotloop.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
+from hotloop.learn.board_networks import _border
+from hotloop.learn.losses import normalise, ppo_losses
+
+PLANES = BoardShape((7, 4, 4), 5, 4, core="drc", channels=4, layers=2, repeats=2, hidden=8)
+PLAIN = BoardShape((7, 4, 4), 5, 4, core="cnn", channels=4, layers=2, hidden=8)
+PICTURE = BoardShape((128, 128, 3), 5, 4, core="drc", channels=4, layers=1, repeats=1, hidden=8)
+SHAPES = {"drc": PLANES, "cnn": PLAIN, "picture": PICTURE}
+STEPS, BOARDS = 5, 4
+
+
+def make(shape: BoardShape, **more: object) -> BoardPPO:
+    return BoardPPO(BoardPPOConfig(shape, boards=2, epochs=2, **more), seed=1)  # type: ignore[arg-type]
+
+
+def rollout(agent: BoardPPO, seed: int = 0) -> Sequences:
+    rng = np.random.default_rng(seed)
+    size = (STEPS, BOARDS)
+    most = 256 if agent.config.shape.is_picture else 2
+    memory = rng.standard_normal(agent.nothing(BOARDS).shape, dtype=np.float32)
+    real = [rng.standard_normal(size, dtype=np.float32) for _ in range(2)]
+    obs = rng.integers(0, most, (*size, *agent.config.shape.observation), dtype=np.uint8)
+    action, log_prob = rng.integers(0, 5, size), np.full(size, -np.log(5), np.float32)
+    return Sequences(obs, rng.random(size) < 0.3, memory, action, log_prob, *real)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_sequence_equals_its_steps_one_by_one(name: str) -> None:
+    agent = make(SHAPES[name])
+    given, memory = rollout(agent), rollout(agent).memory
+    with torch.no_grad():
+        logits, values = agent.network.unroll(*(torch.from_numpy(each) for each in given[:1]),
+                                              torch.from_numpy(memory), torch.from_numpy(given.fresh))  # fmt: skip
+    for t in range(STEPS):
+        one, value, memory = agent.evaluate(given.obs[t], memory, given.fresh[t])
+        assert one == pytest.approx(logits.unflatten(0, (STEPS, BOARDS))[t].numpy(), abs=1e-5)
+        assert value == pytest.approx(values.unflatten(0, (STEPS, BOARDS))[t].numpy(), abs=1e-5)
+
+
+def test_where_an_episode_begins_nothing_is_remembered() -> None:
+    agent, fresh = make(PLANES), np.array([True, False, True, False])
+    given = rollout(agent)
+    told, _, _ = agent.evaluate(given.obs[0], given.memory, fresh)
+    empty, _, _ = agent.evaluate(given.obs[0], agent.nothing(BOARDS), fresh)
+    assert (told[fresh] == empty[fresh]).all()
+    assert (told[~fresh] != empty[~fresh]).any()
+
+
+def test_an_episodes_end_cuts_the_gradient_through_time() -> None:
+    agent = make(PLANES)
+    given = rollout(agent)
+    memory = torch.from_numpy(given.memory).requires_grad_()
+    fresh = np.zeros((STEPS, BOARDS), np.bool_)
+    fresh[2, 0] = True
+    logits, _ = agent.network.unroll(torch.from_numpy(given.obs), memory, torch.from_numpy(fresh))
+    logits.unflatten(0, (STEPS, BOARDS))[-1].sum().backward()
+    assert memory.grad is not None
+    assert not memory.grad[:, 0].any(), "board 0 began anew at step 2"
+    assert memory.grad[:, 1].any()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_minibatch_is_ppos_loss_over_whole_sequences(name: str) -> None:
+    agent, twin = make(SHAPES[name]), make(SHAPES[name])
+    given, chosen = rollout(agent), torch.tensor([2, 0])
+    told = agent._minibatch(Sequences(*(torch.from_numpy(np.ascontiguousarray(each)) for each in given)), chosen)  # type: ignore[arg-type]
+    part = [torch.from_numpy(np.ascontiguousarray(each[:, [2, 0]])) for each in given]
+    logits, value = twin.network.unroll(part[0], part[2], part[1])
+    old = (part[3].flatten(), part[4].flatten(), normalise(part[5].flatten()), part[6].flatten())
+    losses = ppo_losses(logits, value, old, 0.2)
+    assert told.tolist() == pytest.approx([each.item() for each in losses], abs=1e-5)
+    optimiser = torch.optim.Adam(twin.network.parameters(), lr=3e-4, eps=1e-5)
+    (losses.policy + 0.5 * losses.value - 0.01 * losses.entropy).backward()
+    torch.nn.utils.clip_grad_norm_(twin.network.parameters(), 0.5)
+    optimiser.step()
+    for ours, theirs in zip(agent.network.parameters(), twin.network.parameters(), strict=True):
+        assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_a_saved_learner_goes_on_bit_by_bit() -> None:
+    agent, other = make(PLANES), make(PLANES)
+    agent.update(rollout(agent), np.random.default_rng(0))
+    other.load(agent.tensors())
+    for each in (agent, other):
+        each.update(rollout(each, 1), np.random.default_rng(1))
+    ours, theirs = agent.tensors(), other.tensors()
+    assert agent.updates == other.updates == 8
+    assert all((ours[name] == theirs[name]).all() for name in ours)
+
+
+def test_acting_draws_by_the_policy_and_keeps_its_log_probability() -> None:
+    agent = make(PLAIN)
+    given = rollout(agent)
+    obs, fresh = np.repeat(given.obs[0, :1], 4000, axis=0), np.ones(4000, np.bool_)
+    acted, memory = agent.act(obs, agent.nothing(4000), fresh, np.random.default_rng(0))
+    logits, _, _ = agent.evaluate(obs[:1], agent.nothing(1), fresh[:1])
+    policy = np.exp(logits[0]) / np.exp(logits[0]).sum()
+    assert np.bincount(acted.action, minlength=5) / 4000 == pytest.approx(policy, abs=0.03)
+    assert np.exp(acted.log_prob) == pytest.approx(policy[acted.action], abs=1e-5)
+    assert memory.shape == (0, 4000, 4, 4, 4)
+
+
+def test_the_border_is_marked() -> None:
+    assert _border(torch.zeros(1, 3, 4, 4))[0, 0].tolist() == [[1, 1, 1, 1], [1, 0, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]]
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(HotloopError, match="cannot be cut into 12 cells"):
+        BoardShape((128, 128, 3), 5, 12)
+    with pytest.raises(HotloopError, match="at least 1"):
+        BoardShape((7, 4, 4), 5, 4, layers=0)
+    with pytest.raises(HotloopError, match="multiple of the minibatch, 3"):
+        agent = BoardPPO(BoardPPOConfig(PLAIN, boards=3))
+        agent.update(rollout(agent), np.random.default_rng(0))
+    with pytest.raises(HotloopError, match="no 'board"):
+        make(PLANES).load({"updates": np.array(0)})
