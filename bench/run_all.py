@@ -34,6 +34,8 @@ PROGRAMS = {
     "carracing_env": "bench/carracing_env.py",
     "sac_update": "bench/sac_update.py",
     "sac_training": "bench/sac_training.py",
+    "ricochet_env": "bench/ricochet_env.py",
+    "nes_env": "bench/nes_env.py",
 }
 
 
