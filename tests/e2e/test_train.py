@@ -107,6 +107,7 @@ def test_a_signal_saves_and_the_run_can_go_on_to_the_same_end(
     assert f"hotloop train dqn-snake --resume {tmp_path / 'cut'}" in out
     cut = checkpoint.read(checkpoint.find(tmp_path / "cut")).meta["counts"]["env_steps"]
     assert cut > 0
+    assert json.loads((tmp_path / "cut" / "run.json").read_text(encoding="utf-8"))["state"] == "interrupted"
     end = cut + 512
     rest = hotloop(
         "train", "dqn-snake", "--resume", tmp_path / "cut", "--out", tmp_path / "rest", "--steps", end, "--json"

@@ -83,7 +83,8 @@ class Shell:
             given = self._options
             looks = RecordOptions(functions=given.functions, ops=given.ops, warmup=given.warmup)
             settings = asdict(self.config) | {"pipeline": self.pipeline}
-            self._open.enter_context(record(self.run_dir, options=looks, config=settings))
+            session = self._open.enter_context(record(self.run_dir, options=looks, config=settings))
+            self._open.callback(lambda: session.stop(self._stop.exit_code))
         self._open.callback(self._bar.end_line)
         self._open.enter_context(self._stop)
         return self

@@ -35,8 +35,8 @@ from hotloop.trace.store import write_json
 RUN_VARIABLE = "HOTLOOP_RUN"
 OPTIONS_VARIABLE = "HOTLOOP_OPTIONS"
 HOOKS_VARIABLE = "HOTLOOP_HOOKS"
-INTERRUPTED = 130
-"""Exit code of a program that Ctrl-C ended, as shells have it."""
+INTERRUPTED, ENDED = 130, 143
+"""Exit codes of a program that Ctrl-C or SIGTERM ended, as shells have them."""
 
 
 @dataclass(slots=True)
@@ -122,7 +122,7 @@ class Session:
             if (cuda := cuda_in_use()) is not None:
                 manifest["machine"]["gpu"] = cuda.get_device_name()
             manifest |= {
-                "state": {0: "finished", INTERRUPTED: "interrupted"}.get(exit_code, "failed"),
+                "state": {0: "finished", INTERRUPTED: "interrupted", ENDED: "interrupted"}.get(exit_code, "failed"),
                 "exit_code": exit_code,
                 "ended_unix_ns": wall_ns(),
                 "seconds": seconds,
