@@ -170,3 +170,18 @@ def test_ctrl_c_is_not_lost_in_a_garbage_collection(tmp_path):
     command = [sys.executable, "-m", "hotloop", "run", "--out", str(tmp_path / "run"), str(script)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     assert done.returncode == 0, done.stderr
+
+
+def test_hooks_can_be_installed_beside_classes_that_have_no_module(tmp_path):
+    """SWIG, and so Box2D, makes classes without `__module__`; hooks failed at them, and so did `--functions`."""
+    pytest.importorskip("Box2D")
+    script = (
+        "import sys, Box2D, numba\n"
+        "assert not hasattr(next(c for c in object.__subclasses__() if c.__name__ == 'SwigPyPacked'), '__module__')\n"
+        "from hotloop.record.hooks import install\n"
+        "from hotloop.record import calls\n"
+        "install()()\n"
+        "calls._compiled()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

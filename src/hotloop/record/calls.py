@@ -88,7 +88,7 @@ def describe(function: Any) -> Native:
     cls = owner if isinstance(owner, type) else type(owner)
     defining = (each for each in cls.__mro__ if name in each.__dict__ and not is_wrapper(each.__dict__[name]))
     cls = next(defining, cls)
-    return Native(str(cls.__module__), f"{cls.__qualname__}.{name}")
+    return Native(str(getattr(cls, "__module__", "")), f"{cls.__qualname__}.{name}")
 
 
 def open_calls(frame: FrameType | None) -> tuple[CodeType, ...]:
@@ -139,7 +139,7 @@ def _compiled() -> frozenset[int]:
     found = set()
     for module in list(sys.modules.values()):
         for value in list(getattr(module, "__dict__", {}).values()):
-            if str(type(value).__module__).startswith("numba.") and hasattr(value, "py_func"):
+            if str(getattr(type(value), "__module__", "")).startswith("numba.") and hasattr(value, "py_func"):
                 found.add(id(value.py_func.__code__))
     return frozenset(found)
 

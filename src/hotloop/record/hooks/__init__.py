@@ -25,7 +25,7 @@ from hotloop.record.hooks import (
     waits,
     writers,
 )
-from hotloop.record.hooks.patching import ImportWatch, Patches, Subject, rebind, watch_classes
+from hotloop.record.hooks.patching import ImportWatch, Patches, Subject, module_of, rebind, watch_classes
 
 Uninstall = Callable[[], None]
 
@@ -62,7 +62,7 @@ def _install() -> Uninstall:
     def look_at_class(cls: type) -> None:
         for subject in subjects:
             if subject.on_class is not None:
-                patches.attempt(f"{cls.__module__}.{cls.__qualname__}", subject.on_class, cls, patches)
+                patches.attempt(f"{module_of(cls)}.{cls.__qualname__}", subject.on_class, cls, patches)
 
     def look_at_module(module: types.ModuleType) -> None:
         for subject in subjects:

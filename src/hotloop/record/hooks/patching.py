@@ -136,9 +136,14 @@ def is_own_module(module: types.ModuleType | None) -> bool:
     return _own_file(file)
 
 
+def module_of(cls: type) -> str:
+    """Return the name of a class's module; "" for a class made in C that has none, as SWIG makes them."""
+    return str(getattr(cls, "__module__", ""))
+
+
 def is_own(cls: type) -> bool:
     """Say whether a class is the user's own."""
-    return is_own_module(sys.modules.get(cls.__module__))
+    return is_own_module(sys.modules.get(module_of(cls)))
 
 
 def definer(cls: type, name: str) -> type | None:
@@ -151,7 +156,7 @@ def definer(cls: type, name: str) -> type | None:
 
 def root(cls: type) -> str:
     """Return the top-level package a class comes from."""
-    return str(cls.__module__).partition(".")[0]
+    return module_of(cls).partition(".")[0]
 
 
 def targets(*wanted: Target) -> Callable[[types.ModuleType, Patches], None]:
