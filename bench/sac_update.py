@@ -34,7 +34,7 @@ def run(quick: bool) -> list[Row]:
         "lean, channels first": updating(replace(config, channels_last=False), "lean"),
         "lean, twin critics batched": updating(replace(config, batched=True), "lean"),
         "lean, bfloat16": updating(replace(config, precision="bfloat16"), "lean"),
-        "fast preset, batch 128": updating(_learner_config(Config()), "lean"),
+        "fast preset, batch 64": updating(_learner_config(Config()), "lean"),
     }
     if not quick:
         variants["lean, compiled"] = updating(replace(config, compiled=True), "lean")

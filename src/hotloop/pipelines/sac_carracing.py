@@ -82,7 +82,7 @@ class Config:
     """How far the target critics move after each update."""
     alpha: float = 0.1
     """The temperature to begin with; it is learnt."""
-    batch: int = 128
+    batch: int = 64
     buffer: int = 100_000
     """Transitions that replay holds."""
     learning_starts: int = 1_000
