@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
+from hotloop.envs import compiled
 from hotloop.envs.snake import bits, twin
 from hotloop.envs.snake.config import CAUSES, FEATURES, RUNNING, TIMEOUT, SnakeConfig
 from hotloop.envs.snake.vector import SnakeVectorEnv
@@ -131,7 +132,7 @@ def test_fill_runs(free: int, wanted: int) -> None:
 
 @njit
 def _count_and_lowest(value: np.uint64) -> tuple[int, int]:
-    return bits.count_ones(value), bits.lowest_one(value)
+    return compiled.count_ones(value), compiled.lowest_one(value)
 
 
 @given(st.integers(1, MASK))

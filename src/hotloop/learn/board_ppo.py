@@ -18,7 +18,7 @@ from torch import nn
 from hotloop.errors import HotloopError
 from hotloop.learn.board_networks import BoardNetwork, BoardShape
 from hotloop.learn.losses import normalise, ppo_losses
-from hotloop.learn.ppo import Acted
+from hotloop.learn.ppo import Acted, drawn
 from hotloop.learn.ppo_state import ADAM_EPS, PPOUpdated
 from hotloop.learn.trained import Arrays, Trained, build_seeded, take, views
 
@@ -86,12 +86,7 @@ class BoardPPO:
     def act(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Acted, F32]:
         """Draw actions for observations `[N, ...]`; return them with the new memory."""
         logits, value, memory = self.evaluate(obs, memory, fresh)
-        log_policy = logits - logits.max(axis=1, keepdims=True)
-        log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
-        # The last action takes what rounding leaves of 1.
-        below = np.exp(log_policy[:, :-1]).cumsum(axis=1) <= rng.random(len(obs), dtype=np.float32)[:, None]
-        action = below.sum(axis=1)
-        return Acted(action, np.take_along_axis(log_policy, action[:, None], axis=1)[:, 0], value), memory
+        return drawn(logits, value, rng), memory
 
     @torch.no_grad()
     def evaluate(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_]) -> tuple[F32, F32, F32]:

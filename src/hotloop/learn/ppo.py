@@ -26,6 +26,16 @@ class Acted(NamedTuple):
     """`[N]`, of the observations."""
 
 
+def drawn(logits: F32, value: F32, rng: np.random.Generator) -> Acted:
+    """Draw actions by logits `[N, A]`, with one number of the generator for each row."""
+    log_policy = logits - logits.max(axis=1, keepdims=True)
+    log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
+    # The last action takes what rounding leaves of 1.
+    below = np.exp(log_policy[:, :-1]).cumsum(axis=1) <= rng.random(len(logits), dtype=np.float32)[:, None]
+    action = below.sum(axis=1)
+    return Acted(action, np.take_along_axis(log_policy, action[:, None], axis=1)[:, 0], value)
+
+
 def supported_ppo_kernels(config: PPOConfig, device: str = "cpu") -> list[str]:
     """Names of the kernels that can run this configuration, the reference first."""
     small = len(config.observation) == 1 and device == "cpu"
@@ -90,13 +100,7 @@ class PPO:
 
     def act(self, obs: NDArray, rng: np.random.Generator) -> Acted:
         """Draw actions from the policy, with one number of the generator for each observation."""
-        logits, value = self._kernel.evaluate(obs)
-        log_policy = logits - logits.max(axis=1, keepdims=True)
-        log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
-        # The last action takes what rounding leaves of 1.
-        below = np.exp(log_policy[:, :-1]).cumsum(axis=1) <= rng.random(len(obs), dtype=np.float32)[:, None]
-        action = below.sum(axis=1)
-        return Acted(action, np.take_along_axis(log_policy, action[:, None], axis=1)[:, 0], value)
+        return drawn(*self._kernel.evaluate(obs), rng)
 
     def update(self, rollout: Any, rng: np.random.Generator) -> PPOUpdated:
         """Learn from a rollout: `epochs` times all of its rows, in minibatches, in an order drawn anew each time.

@@ -82,9 +82,7 @@ def make_env(game: Game, num_envs: int, workers: int | None, patience: int = 0) 
         raise HotloopError('CarRacing needs Box2D: `pip install "hotloop[carracing]"`') from error
     from hotloop.envs.carracing import CarRacingVectorEnv
 
-    names = ("state", "size", "supersample", "indicators", "action_form", "action_repeat", "max_frames")
-    options = {name: getattr(game, name) for name in names}
-    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, **options)
+    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, **_options(game))
 
 
 def controls(actions: np.ndarray, game: Game) -> np.ndarray:
@@ -147,8 +145,7 @@ def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> It
         return
     from hotloop.envs.carracing import CarRacingEnv
 
-    names = ("state", "size", "supersample", "indicators", "action_form", "action_repeat", "max_frames")
-    env = CarRacingEnv(render_mode="rgb_array", **{name: getattr(game, name) for name in names})
+    env = CarRacingEnv(render_mode="rgb_array", **_options(game))
     obs, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
     stacks, returned, steps, over = Stacks(obs[None], game.stack), 0.0, 0, False
     draw = _text_of(env.render) if render_mode == "ansi" else _smaller(env.render)
@@ -160,6 +157,11 @@ def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> It
         ended = _cause(terminated, bool(info.get("lap_finished"))) if over else None
         yield Position(draw, round(returned, 1), steps, ended)
     env.close()
+
+
+def _options(game: Game) -> dict[str, Any]:
+    names = ("state", "size", "supersample", "indicators", "action_form", "action_repeat", "max_frames")
+    return {name: getattr(game, name) for name in names}
 
 
 def _cause(terminated: bool, lap: bool) -> str:

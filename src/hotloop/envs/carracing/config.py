@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
+from hotloop.envs.asked import at_least_one
 from hotloop.envs.carracing.layout import VECTOR_NUMBERS
 from hotloop.errors import HotloopError
 
@@ -78,10 +79,3 @@ def one_of(what: str, value: object, known: Collection[Any]) -> None:
     """Refuse a value that is not among those known."""
     if isinstance(value, bool) or value not in known:
         raise HotloopError(f"{what} is {value!r}: give one of {', '.join(map(str, known))}")
-
-
-def at_least_one(what: str, value: object) -> int:
-    """Refuse what is not a whole number of at least 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise HotloopError(f"{what} is {value!r}: give a whole number of at least 1")
-    return value

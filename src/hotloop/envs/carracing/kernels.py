@@ -57,7 +57,8 @@ from hotloop.envs.carracing.layout import (
     X,
     Y,
 )
-from hotloop.envs.carracing.raster import bare, colour_in, cover, fill, kernel
+from hotloop.envs.carracing.raster import colour_in, cover, fill
+from hotloop.envs.compiled import bare, kernel
 
 Camera = tuple[float, float, float, float, float, float, float, float]
 """Eye x, y in metres; then samples right and down for a metre along x and y; then where the eye is, in samples."""

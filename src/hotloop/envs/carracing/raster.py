@@ -9,36 +9,15 @@ Numba renews its cache of a kernel when the kernel's own file has changed: after
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numba import njit
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from hotloop.envs.carracing.layout import Brush
+from hotloop.envs.compiled import kernel
 
-kernel = njit(cache=True, nogil=True, error_model="numpy")
 inlined = njit(cache=True, nogil=True, error_model="numpy", inline="always")
 ZERO, BYTE = np.uint64(0), np.uint64(255)
-
-
-def _bare(typing: Any, array: Any) -> Any:
-    """The same memory without its reference count, which every function would count up and down, atomically.
-
-    Only for use inside of a kernel, and only as long as somebody else holds the array.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        copy = context.make_array(signature.args[0])(context, builder, value=args[0])
-        copy.meminfo = cgutils.get_null_value(copy.meminfo.type)
-        return copy._getvalue()
-
-    return array(array), generate
-
-
-# A type checker would ask for the `typing` that numba hands in.
-bare: Any = intrinsic(_bare)
 
 
 @kernel

@@ -18,7 +18,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from hotloop.envs.carracing.config import at_least_one, build
+from hotloop.envs.asked import at_least_one, reset_mask, seeds_of
+from hotloop.envs.asked import autoreset_mode as asked_mode
+from hotloop.envs.carracing.config import build
 from hotloop.envs.carracing.env import RENDER_MODES, action_space, check_render_mode, observation_space
 from hotloop.envs.carracing.group import FRAMES_ROW, LAP_ROW, NO_LAP, TILES_ROW, Board, Group, board_fields
 from hotloop.envs.carracing.workers import STEP, Worker, WorkerDied
@@ -60,7 +62,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
     ) -> None:
         self.config = build(options)
         self.num_envs = at_least_one("num_envs", num_envs)
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.autoreset_mode = asked_mode(autoreset_mode)
         check_render_mode(render_mode)
         self.render_mode = render_mode
         self.metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50, "autoreset_mode": self.autoreset_mode}
@@ -97,7 +99,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
             Observations [N, ...] and info.
         """
         own = dict(options or {})
-        mask = self._reset_mask(own.pop("reset_mask", None))
+        mask = reset_mask(own.pop("reset_mask", None), self.num_envs, self._begun, "car")
         if self._stepping:
             self.receive()
         self._reset(self._seeds(seed), mask.tolist(), own or None)
@@ -219,25 +221,12 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
             raise HotloopError(f"the episode of car {int(self._over.argmax())} is over: reset it before the next step")
         return actions
 
-    def _reset_mask(self, mask: Any) -> Array:
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        mask = np.asarray(mask)
-        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
-            raise HotloopError(f"reset_mask is {mask.dtype} {mask.shape}: give bool ({self.num_envs},)")
-        if not self._begun:
-            raise HotloopError("a reset_mask came with the first reset: reset all cars once")
-        return mask
-
     def _seeds(self, seed: int | Sequence[int] | None) -> Sequence[int | None]:
         if seed is None:
             return [None] * self.num_envs
         if isinstance(seed, int | np.integer):
             super().reset(seed=int(seed))
-            return range(int(seed), int(seed) + self.num_envs)
-        if len(seed) != self.num_envs:
-            raise HotloopError(f"there are {len(seed)} seeds: give {self.num_envs}, one for each car")
-        return [None if each is None else int(each) for each in seed]
+        return [None if each is None else int(each) for each in seeds_of(seed, self.num_envs, "car")]
 
 
 def _workers(asked: int | None, cars: int, render_mode: str | None) -> int:
@@ -262,11 +251,3 @@ def _info(rows: Array, known: Array | None = None) -> dict[str, Any]:
 
 def _lap(row: Array, over: Array) -> dict[str, Any]:
     return {"lap_finished": row == 1, "_lap_finished": over & (row != NO_LAP)}
-
-
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        known = ", ".join(each.value for each in AutoresetMode)
-        raise HotloopError(f"autoreset_mode is {mode!r}: give one of {known}") from None

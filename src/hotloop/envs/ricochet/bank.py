@@ -20,14 +20,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from hotloop.envs.compiled import kernel, random_states
 from hotloop.envs.ricochet.boards import find_stops, make_board
 from hotloop.envs.ricochet.config import LEVELS, LONGEST, UNKNOWN, RicochetConfig, check_whole
 from hotloop.envs.ricochet.kernels import bare_search, bare_state
 from hotloop.envs.ricochet.layout import CELLS, OPTIMAL, RANDOM, Search, State
 from hotloop.envs.ricochet.puzzle import Puzzles, check
 from hotloop.envs.ricochet.solver import TAKEN, new_search, solve_board
-from hotloop.envs.snake.bits import kernel
-from hotloop.envs.snake.vector import random_states
 from hotloop.errors import HotloopError
 
 FORMAT, VERSION = "hotloop ricochet bank", 1

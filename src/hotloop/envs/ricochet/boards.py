@@ -13,10 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hotloop.envs.compiled import bare, count_ones, draw, kernel, lowest_one, step_x, step_y
 from hotloop.envs.ricochet.config import DOWN, LEFT, RIGHT, UNKNOWN, UP
 from hotloop.envs.ricochet.layout import CELLS, GOAL, MOVED, OPTIMAL, RANDOM, TARGET, State
-from hotloop.envs.snake.bits import bare, count_ones, kernel, lowest_one
-from hotloop.envs.snake.layout import GOLDEN, MIX_1, MIX_2
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 NEAR_WALL, TAKEN = range(2)
@@ -47,29 +46,6 @@ class Site(NamedTuple):
     """int64 [17]: cells of the Ls, and how many there are."""
     places: np.ndarray
     """uint64 [16]: rows of bits, the cells around which the next L may be built."""
-
-
-@kernel
-def step_x(way: int) -> int:
-    """How far right a step up, right, down or left leads."""
-    return (way & 1) * (2 - way)
-
-
-@kernel
-def step_y(way: int) -> int:
-    """How far down."""
-    return (1 - (way & 1)) * (way - 1)
-
-
-@kernel
-def draw(vitals: np.ndarray, i: int, choices: int) -> int:
-    """Draw a number from 0 up to `choices` from a game's own random numbers (SplitMix64)."""
-    z = np.uint64(vitals[i, RANDOM]) + GOLDEN
-    vitals[i, RANDOM] = np.int64(z)
-    z = (z ^ (z >> np.uint64(30))) * MIX_1
-    z = (z ^ (z >> np.uint64(27))) * MIX_2
-    z ^= z >> np.uint64(31)
-    return int(np.int64(((z >> np.uint64(32)) * np.uint64(choices)) >> np.uint64(32)))
 
 
 @kernel
@@ -130,7 +106,7 @@ def choose_bit(vitals: np.ndarray, i: int, row: np.uint64) -> int:
     ones = count_ones(row)
     if ones == 0:
         return -1
-    for _ in range(draw(vitals, i, ones)):
+    for _ in range(draw(vitals, i, RANDOM, ones)):
         row &= row - ONE
     return lowest_one(row)
 
@@ -201,7 +177,7 @@ def put_corner(state: State, i: int, site: Site, quadrant: int, turn: int) -> No
         total += count_ones(places)
     if total == 0:
         return
-    wanted = draw(state.vitals, i, total)
+    wanted = draw(state.vitals, i, RANDOM, total)
     y = top
     while wanted >= count_ones(site.places[y]):
         wanted -= count_ones(site.places[y])
@@ -228,7 +204,7 @@ def put_walls(state: State, i: int, site: Site, structures: int) -> None:
     for more in range(MOST_LAYOUTS - 1 if site.size >= ROOMY else 0, -1, -1):
         put_frame(site.size, state.walls, i, site.taken)
         site.corners[FOUND] = 0
-        turns = draw(state.vitals, i, TURNS)
+        turns = draw(state.vitals, i, RANDOM, TURNS)
         put_corners(state, i, site, turns, 0, early)
         built = 0
         for quadrant in range(4):
@@ -259,7 +235,7 @@ def put_edge_walls(state: State, i: int, site: Site, quadrant: int, structures: 
 
     Returns how many were built.
     """
-    side, built = draw(state.vitals, i, 2), 0
+    side, built = draw(state.vitals, i, RANDOM, 2), 0
     for _ in range(structures):
         if put_edge_wall(state, i, site, quadrant, side) or put_edge_wall(state, i, site, quadrant, 1 - side):
             built += 1
@@ -271,7 +247,7 @@ def put_edge_walls(state: State, i: int, site: Site, quadrant: int, structures: 
 def draw_cell(state: State, i: int, size: int) -> int:
     """Draw a cell outside of the centre."""
     while True:
-        place = draw(state.vitals, i, size * size)
+        place = draw(state.vitals, i, RANDOM, size * size)
         x, y = place % size, place // size
         if not is_centre(size, x, y):
             return 16 * y + x
@@ -284,11 +260,11 @@ def make_board(state: State, i: int, size: int, robots: int, structures: int) ->
     site = Site(size, bare(rows), bare(cells), bare(places))
     put_walls(state, i, site, structures)
     found = site.corners[FOUND]
-    goal = site.corners[draw(state.vitals, i, found)] if found else draw_cell(state, i, size)
+    goal = site.corners[draw(state.vitals, i, RANDOM, found)] if found else draw_cell(state, i, size)
     # Numba frees an array after its last use, and `site` does not hold them: so this is the last use.
     rows[0, 0], cells[0], places[0] = ZERO, 0, ZERO
     state.vitals[i, GOAL] = goal
-    state.vitals[i, TARGET] = draw(state.vitals, i, robots)
+    state.vitals[i, TARGET] = draw(state.vitals, i, RANDOM, robots)
     state.vitals[i, OPTIMAL] = UNKNOWN
     state.vitals[i, MOVED] = UNKNOWN
     for r in range(4):

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotloop.envs.ricochet.boards import draw, find_stops, make_board, pack_robots, slide
+from hotloop.envs.compiled import bare, draw, kernel
+from hotloop.envs.ricochet.boards import find_stops, make_board, pack_robots, slide
 from hotloop.envs.ricochet.config import RUNNING, SOLVED, STOPS, SYMBOLIC, TIMEOUT
 from hotloop.envs.ricochet.layout import (
     AGAIN,
@@ -23,6 +24,7 @@ from hotloop.envs.ricochet.layout import (
     OPTIMAL,
     OPTIMAL_ROW,
     OVER,
+    RANDOM,
     RESET,
     SAME_STEP,
     STEPS,
@@ -36,13 +38,12 @@ from hotloop.envs.ricochet.layout import (
     State,
 )
 from hotloop.envs.ricochet.solver import solve_board
-from hotloop.envs.snake.bits import bare, kernel
 
 
 @kernel
 def take_board(state: State, i: int, boards: Boards) -> None:
     """Draw a board of the bank, all equally likely."""
-    k = draw(state.vitals, i, len(boards.facts))
+    k = draw(state.vitals, i, RANDOM, len(boards.facts))
     for cell in range(CELLS):
         state.walls[i, cell] = boards.walls[k, cell]
     for r in range(4):

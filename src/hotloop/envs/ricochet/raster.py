@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hotloop.envs.compiled import bare, kernel
 from hotloop.envs.ricochet.config import LEFT, UP
 from hotloop.envs.ricochet.layout import GOAL, TARGET
-from hotloop.envs.snake.bits import bare, kernel
 
 PAPER, LINE, WALL, CENTRE = (250, 249, 245), (222, 220, 212), (38, 42, 51), (150, 152, 158)
 ROBOTS = np.array([[214, 52, 52], [38, 104, 214], [34, 150, 76], [238, 172, 24]], np.int64)

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotloop.envs.ricochet.boards import CELLS, find_stops, pack_robots, slide, step_x, step_y
+from hotloop.envs.compiled import count_ones, kernel, step_x, step_y
+from hotloop.envs.ricochet.boards import CELLS, find_stops, pack_robots, slide
 from hotloop.envs.ricochet.config import UNKNOWN
 from hotloop.envs.ricochet.layout import GOAL, MOVED, OPTIMAL, TARGET, Search, State
 from hotloop.envs.ricochet.puzzle import Puzzles
-from hotloop.envs.snake.bits import count_ones, kernel
 
 TABLE_BITS = 16
 MOST_MOVES = 30

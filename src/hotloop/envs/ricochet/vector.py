@@ -16,6 +16,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from hotloop.envs.asked import at_least_one, reset_mask, seeds_of, whole_actions, wrong_action
+from hotloop.envs.asked import autoreset_mode as asked_mode
+from hotloop.envs.compiled import random_states
 from hotloop.envs.ricochet import layout, render
 from hotloop.envs.ricochet.config import (
     CAUSES,
@@ -35,7 +38,6 @@ from hotloop.envs.ricochet.layout import CELLS, Boards, Outputs, Rules, State
 from hotloop.envs.ricochet.pictures import Pictures
 from hotloop.envs.ricochet.puzzle import Puzzles, check
 from hotloop.envs.ricochet.solver import new_search
-from hotloop.envs.snake.vector import random_states
 from hotloop.errors import HotloopError
 
 Array = NDArray[Any]
@@ -78,9 +80,9 @@ class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
         **options: Any,
     ) -> None:
         self.config: RicochetConfig = build(RicochetConfig, "option", options)
-        self.num_envs = _at_least_one("num_envs", num_envs)
-        self.threads = min(_at_least_one("threads", threads or 1), self.num_envs)
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.num_envs = at_least_one("num_envs", num_envs)
+        self.threads = min(at_least_one("threads", threads or 1), self.num_envs)
+        self.autoreset_mode = asked_mode(autoreset_mode)
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise HotloopError(f"render_mode is {render_mode!r}: give one of {', '.join(RENDER_MODES)}, or None")
         self.render_mode = render_mode
@@ -116,7 +118,7 @@ class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
         Returns:
             Observations [N, ...] and info.
         """
-        mask = self._reset_mask(options)
+        mask = reset_mask((options or {}).get("reset_mask"), self.num_envs, self._begun, "board")
         puzzles = (options or {}).get("puzzles")
         if puzzles is not None:
             puzzles = self._checked_puzzles(puzzles)
@@ -207,7 +209,7 @@ class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
             lambda k, first, last: step_range(rules, state, (boards, searches[k]), actions, out, (first, last))
         )
         if layout.WRONG_ACTION in told:
-            raise self._wrong_action(actions)
+            raise wrong_action(actions, self._rules.actions - 1, "board")
         if layout.NO_BOARD in told:
             raise HotloopError(
                 f"no board of level {self.config.level} was found in {layout.MOST_TRIES:,} of size "
@@ -250,33 +252,9 @@ class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
         return {"steps": steps, "optimal": optimal, "_steps": known, "_optimal": known}
 
     def _checked(self, actions: Array) -> Array:
-        actions = np.ascontiguousarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise HotloopError(
-                f"actions are {actions.dtype} {actions.shape}: give {self.num_envs} whole numbers, one for each board"
-            )
-        if not self._begun:
-            raise HotloopError("step was called before reset: call reset first")
-        if self._rules.autoreset == layout.DISABLED and self._state.vitals[:, layout.OVER].any():
-            which = int(self._state.vitals[:, layout.OVER].argmax())
-            raise HotloopError(f"the episode of board {which} is over: reset it before the next step")
-        return actions.astype(np.int64, copy=False)
-
-    def _wrong_action(self, actions: Array) -> HotloopError:
-        most = self._rules.actions - 1
-        which = int(np.flatnonzero((actions < 0) | (actions > most))[0])
-        return HotloopError(f"action of board {which} is {actions[which]}: give a whole number from 0 to {most}")
-
-    def _reset_mask(self, options: dict[str, Any] | None) -> Array:
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        mask = np.asarray(mask)
-        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
-            raise HotloopError(f"reset_mask is {mask.dtype} {mask.shape}: give bool ({self.num_envs},)")
-        if not self._begun:
-            raise HotloopError("a reset_mask came with the first reset: reset all boards once")
-        return mask
+        disabled = self._rules.autoreset == layout.DISABLED
+        over = self._state.vitals[:, layout.OVER] != 0 if disabled else None
+        return whole_actions(actions, over, self._begun, "board", self.num_envs)
 
     def _checked_puzzles(self, puzzles: Puzzles) -> Puzzles:
         own, given = (self.num_envs, self.config.size, self.config.robots), (len(puzzles), puzzles.size, puzzles.count)
@@ -298,10 +276,7 @@ class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
             return [int(each) for each in self.np_random.integers(0, 1 << 62, self.num_envs)]
         if isinstance(seed, int | np.integer):
             super().reset(seed=int(seed))
-            return range(int(seed), int(seed) + self.num_envs)
-        if len(seed) != self.num_envs:
-            raise HotloopError(f"there are {len(seed)} seeds: give {self.num_envs}, one for each board")
-        return seed
+        return seeds_of(seed, self.num_envs, "board")
 
 
 def observation_space(config: RicochetConfig) -> spaces.Box:
@@ -365,17 +340,3 @@ def _new_state(num_envs: int, config: RicochetConfig) -> State:
         layer=np.zeros((num_envs, config.planes * config.size**2 if planes else 0), np.uint8),
         begun=np.zeros(num_envs, np.bool_),
     )
-
-
-def _at_least_one(what: str, value: Any) -> int:
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise HotloopError(f"{what} is {value!r}: give a whole number of at least 1")
-    return int(value)
-
-
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        known = ", ".join(each.value for each in AutoresetMode)
-        raise HotloopError(f"autoreset_mode is {mode!r}: give one of {known}") from None

@@ -1,4 +1,4 @@
-"""A row of the board is 64 bits of one integer: counting, finding and filling of bits, for the kernels.
+"""A row of the board is 64 bits of one integer: filling of bits, for the kernels.
 
 `flood` fills a region of the board a whole row at a time: a run of free cells is filled from any cell in it by an
 addition (the carry walks to the run's upper end) and a few doubling shifts (down to its lower end). Sweeping the rows
@@ -9,52 +9,13 @@ Numba renews its cache of a kernel when the kernel's own file has changed: after
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numba import njit, types
-from numba.core import cgutils
-from numba.extending import intrinsic
+
+from hotloop.envs.compiled import count_ones, kernel
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 FREE = 3
 """Row of the scratch [4, g] that holds the free cells; the others hold what was filled."""
-
-kernel = njit(cache=True, nogil=True, error_model="numpy")
-
-
-def _count_ones(typing: Any, value: Any) -> Any:
-    """How many bits of a uint64 are set, as int64."""
-    return types.int64(types.uint64), lambda context, builder, signature, args: builder.ctpop(args[0])
-
-
-def _lowest_one(typing: Any, value: Any) -> Any:
-    """Which is the lowest bit set of a uint64 that is not 0, as int64."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], context.get_constant(types.boolean, True))
-
-    return types.int64(types.uint64), generate
-
-
-def _bare(typing: Any, array: Any) -> Any:
-    """The same memory without its reference count, which every function would count up and down, atomically.
-
-    Only for use inside of a kernel, and only as long as somebody else holds the array.
-    """
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        copy = context.make_array(signature.args[0])(context, builder, value=args[0])
-        copy.meminfo = cgutils.get_null_value(copy.meminfo.type)
-        return copy._getvalue()
-
-    return array(array), generate
-
-
-# A type checker would ask for the `typing` that numba hands in.
-count_ones: Any = intrinsic(_count_ones)
-lowest_one: Any = intrinsic(_lowest_one)
-bare: Any = intrinsic(_bare)
 
 
 @kernel

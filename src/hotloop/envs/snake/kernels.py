@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotloop.envs.snake.bits import FREE, ONE, ZERO, bare, count_ones, flood, kernel, lowest_one
+from hotloop.envs.compiled import bare, count_ones, draw, kernel, lowest_one, step_x, step_y
+from hotloop.envs.snake.bits import FREE, ONE, ZERO, flood
 from hotloop.envs.snake.config import (
     ENHANCED,
     ENTRAPMENT,
@@ -28,13 +29,10 @@ from hotloop.envs.snake.config import (
 from hotloop.envs.snake.layout import (
     CAUSE_ROW,
     FOOD,
-    GOLDEN,
     HEAD,
     HEADING,
     LENGTH,
     LENGTH_ROW,
-    MIX_1,
-    MIX_2,
     NEXT_STEP,
     OVER,
     RANDOM,
@@ -51,31 +49,13 @@ from hotloop.envs.snake.layout import (
 
 
 @kernel
-def step_x(way: int) -> int:
-    """How far right a step up, right, down or left leads."""
-    return (way & 1) * (2 - way)
-
-
-@kernel
-def step_y(way: int) -> int:
-    """How far down."""
-    return (1 - (way & 1)) * (way - 1)
-
-
-@kernel
 def place_food(board: int, vitals: np.ndarray, rows: np.ndarray, i: int) -> None:
     """Put the food on a free cell, all equally likely; a full board gets none."""
     free_cells = board * board - vitals[i, LENGTH]
     if free_cells == 0:
         vitals[i, FOOD] = NOWHERE
         return
-    # SplitMix64, of whose bits the upper half is scaled: off by less than one in a million from equal chances.
-    z = np.uint64(vitals[i, RANDOM]) + GOLDEN
-    vitals[i, RANDOM] = np.int64(z)
-    z = (z ^ (z >> np.uint64(30))) * MIX_1
-    z = (z ^ (z >> np.uint64(27))) * MIX_2
-    z ^= z >> np.uint64(31)
-    wanted = np.int64(((z >> np.uint64(32)) * np.uint64(free_cells)) >> np.uint64(32))
+    wanted = draw(vitals, i, RANDOM, free_cells)
     full = ~ZERO >> np.uint64(64 - board)
     y = 0
     free = ~rows[i, 0] & full

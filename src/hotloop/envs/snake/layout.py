@@ -16,9 +16,6 @@ SAME_STEP, NEXT_STEP, DISABLED = range(3)
 RESET, HOLD = -1, -2
 """Actions that only `reset` may ask for: begin anew, and leave it as it is."""
 
-GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-
 
 class Rules(NamedTuple):
     """What the kernel must know of a configuration, as plain numbers."""

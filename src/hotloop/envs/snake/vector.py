@@ -16,6 +16,9 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from hotloop.envs.asked import at_least_one, reset_mask, seeds_of, whole_actions, wrong_action
+from hotloop.envs.asked import autoreset_mode as asked_mode
+from hotloop.envs.compiled import random_states
 from hotloop.envs.snake import layout, render
 from hotloop.envs.snake.config import ACTIONS, CAUSES, FEATURES, GRID, LEVELS, SnakeConfig, build
 from hotloop.envs.snake.kernels import step_range
@@ -57,9 +60,9 @@ class SnakeVectorEnv(VectorEnv[Array, Array, Array]):
         **options: Any,
     ) -> None:
         self.config: SnakeConfig = build(SnakeConfig, "option", options)
-        self.num_envs = _at_least_one("num_envs", num_envs)
-        self.threads = min(_at_least_one("threads", threads or 1), self.num_envs)
-        self.autoreset_mode = _autoreset_mode(autoreset_mode)
+        self.num_envs = at_least_one("num_envs", num_envs)
+        self.threads = min(at_least_one("threads", threads or 1), self.num_envs)
+        self.autoreset_mode = asked_mode(autoreset_mode)
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise HotloopError(f"render_mode is {render_mode!r}: give one of {', '.join(RENDER_MODES)}, or None")
         self.render_mode = render_mode
@@ -90,7 +93,7 @@ class SnakeVectorEnv(VectorEnv[Array, Array, Array]):
         Returns:
             Observations [N, ...] and info.
         """
-        mask = self._reset_mask(options)
+        mask = reset_mask((options or {}).get("reset_mask"), self.num_envs, self._begun, "game")
         if seed is not None or not self._begun:
             seeds = self._seeds(seed)
             self._state.vitals[mask, layout.RANDOM] = random_states(seeds)[mask]
@@ -113,7 +116,7 @@ class SnakeVectorEnv(VectorEnv[Array, Array, Array]):
         out = self._outputs()
         ended = self._run(self._rules, actions, out)
         if ended < 0:
-            raise self._wrong_action(actions)
+            raise wrong_action(actions, self._rules.actions - 1, "game")
         info = self._info(out.info)
         if ended:
             over = out.terminated | out.truncated
@@ -209,43 +212,16 @@ class SnakeVectorEnv(VectorEnv[Array, Array, Array]):
         return {"score": score, "length": length, "steps": steps, "_score": known, "_length": known, "_steps": known}
 
     def _checked(self, actions: Array) -> Array:
-        actions = np.ascontiguousarray(actions)
-        if actions.shape != (self.num_envs,) or actions.dtype.kind not in "iu":
-            raise HotloopError(
-                f"actions are {actions.dtype} {actions.shape}: give {self.num_envs} whole numbers, one for each game"
-            )
-        if not self._begun:
-            raise HotloopError("step was called before reset: call reset first")
-        if self._rules.autoreset == layout.DISABLED and self._state.vitals[:, layout.OVER].any():
-            which = int(self._state.vitals[:, layout.OVER].argmax())
-            raise HotloopError(f"the episode of game {which} is over: reset it before the next step")
-        return actions.astype(np.int64, copy=False)
-
-    def _wrong_action(self, actions: Array) -> HotloopError:
-        most = self._rules.actions - 1
-        which = int(np.flatnonzero((actions < 0) | (actions > most))[0])
-        return HotloopError(f"action of game {which} is {actions[which]}: give a whole number from 0 to {most}")
-
-    def _reset_mask(self, options: dict[str, Any] | None) -> Array:
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            return np.ones(self.num_envs, np.bool_)
-        mask = np.asarray(mask)
-        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
-            raise HotloopError(f"reset_mask is {mask.dtype} {mask.shape}: give bool ({self.num_envs},)")
-        if not self._begun:
-            raise HotloopError("a reset_mask came with the first reset: reset all games once")
-        return mask
+        disabled = self._rules.autoreset == layout.DISABLED
+        over = self._state.vitals[:, layout.OVER] != 0 if disabled else None
+        return whole_actions(actions, over, self._begun, "game", self.num_envs)
 
     def _seeds(self, seed: int | Sequence[int] | None) -> Sequence[int]:
         if seed is None:
             return [int(each) for each in self.np_random.integers(0, 1 << 62, self.num_envs)]
         if isinstance(seed, int | np.integer):
             super().reset(seed=int(seed))
-            return range(int(seed), int(seed) + self.num_envs)
-        if len(seed) != self.num_envs:
-            raise HotloopError(f"there are {len(seed)} seeds: give {self.num_envs}, one for each game")
-        return seed
+        return seeds_of(seed, self.num_envs, "game")
 
 
 def observation_space(config: SnakeConfig) -> spaces.Box:
@@ -253,17 +229,6 @@ def observation_space(config: SnakeConfig) -> spaces.Box:
     if config.features == "grid":
         return spaces.Box(0, 1, (config.board, config.board, 3), np.uint8)
     return spaces.Box(0.0, 1.0, (FEATURES[config.features],), np.float32)
-
-
-def random_states(seeds: Sequence[int]) -> Array:
-    """Return the states from which the random numbers of these seeds begin, int64 [N].
-
-    They are mixed, so that neighbouring seeds have nothing in common.
-    """
-    z = np.array([seed & 0xFFFF_FFFF_FFFF_FFFF for seed in seeds], np.uint64) + layout.GOLDEN
-    z = (z ^ (z >> np.uint64(30))) * layout.MIX_1
-    z = (z ^ (z >> np.uint64(27))) * layout.MIX_2
-    return (z ^ (z >> np.uint64(31))).view(np.int64)
 
 
 def _final_info(told: Array, over: Array) -> dict[str, Any]:
@@ -298,17 +263,3 @@ def _new_state(num_envs: int, config: SnakeConfig) -> State:
         rows=np.zeros((num_envs, config.board), np.uint64),
         body=np.zeros((num_envs, config.cells), np.int16),
     )
-
-
-def _at_least_one(what: str, value: Any) -> int:
-    if not isinstance(value, int | np.integer) or value < 1:
-        raise HotloopError(f"{what} is {value!r}: give a whole number of at least 1")
-    return int(value)
-
-
-def _autoreset_mode(mode: AutoresetMode | str) -> AutoresetMode:
-    try:
-        return AutoresetMode(mode)
-    except ValueError:
-        known = ", ".join(each.value for each in AutoresetMode)
-        raise HotloopError(f"autoreset_mode is {mode!r}: give one of {known}") from None
