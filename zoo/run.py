@@ -83,13 +83,13 @@ def read_cases(names: list[str]) -> list[Case]:
     return cases
 
 
-def study(case: Case, quick: bool) -> Result:
+def study(case: Case, quick: bool, kept: Path) -> Result:
     """Record, explain and measure one case."""
     if not case.rule:
-        alarms = explain(case, "clean.py")
+        alarms = explain(case, "clean.py", kept)
         return Result(case.name, "", "", None, None, _rules(alarms), None, None, None, None, None)
-    findings = explain(case, "slow.py")
-    alarms = explain(case, "fixed.py")
+    findings = explain(case, "slow.py", kept)
+    alarms = explain(case, "fixed.py", kept)
     first = findings[0] if findings else {}
     planted = next((each for each in findings if each["rule"] == case.rule), None)
     missing = [rule for rule in case.also if rule not in _rules(findings)]
@@ -108,10 +108,10 @@ def study(case: Case, quick: bool) -> Result:
     )  # fmt: skip
 
 
-def study_or_fail(case: Case, quick: bool) -> Result:
+def study_or_fail(case: Case, quick: bool, kept: Path) -> Result:
     """Study one case; one that fails counts as missed, and the others go on."""
     try:
-        return study(case, quick)
+        return study(case, quick, kept)
     except (CaseFailed, subprocess.TimeoutExpired) as error:
         say(f"{case.name} failed: {error}")
         hit = False if case.rule else None
@@ -119,14 +119,14 @@ def study_or_fail(case: Case, quick: bool) -> Result:
         return Result(case.name, case.rule, FAILED, hit, hit, alarms, None, None, None, None, None)
 
 
-def explain(case: Case, script: str) -> list[dict[str, Any]]:
-    """Record a script of the case and return the findings on it, best first."""
-    say(f"{case.name}: recording {script}")
-    with tempfile.TemporaryDirectory() as folder:
-        run = Path(folder) / "run"
+def explain(case: Case, script: str, kept: Path) -> list[dict[str, Any]]:
+    """Record a script of the case, unless that was kept, and return the findings on it, best first."""
+    run = kept / case.name / script.removesuffix(".py")
+    if not run.exists():
+        say(f"{case.name}: recording {script}")
         skip = [] if case.steps else ["--after", AFTER]
         execute([HOTLOOP, "run", *skip, "--out", run, case.folder / script, *_length(case, RECORD_S)])
-        return json.loads(execute([HOTLOOP, "explain", run, "--json"]))["findings"]
+    return json.loads(execute([HOTLOOP, "explain", run, "--json"]))["findings"]
 
 
 def blames(case: Case, finding: dict[str, Any]) -> bool:
@@ -234,9 +234,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("case", nargs="*", help="only these cases")
     parser.add_argument("--quick", action="store_true", help="do not measure the gains")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings; explain those that are there")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
     arguments = parser.parse_args()
-    results = [study_or_fail(case, arguments.quick) for case in read_cases(arguments.case)]
+    with tempfile.TemporaryDirectory() as folder:
+        kept = arguments.keep or Path(folder)
+        results = [study_or_fail(case, arguments.quick, kept) for case in read_cases(arguments.case)]
     found = totals(results)
     if arguments.json:
         table = {"headings": HEADINGS, "rows": [cells(each) for each in results], "summary": summary(found)}

@@ -223,8 +223,9 @@ add(int64_t code, int64_t amount)
 
 /* ---- a span ---------------------------------------------------------------------------------------------- */
 
+/* A function of the module and not a method: a `with` statement would make a bound method of it each time. */
 static PyObject *
-core_idle(PyObject *Py_UNUSED(self), PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n))
+idle(PyObject *Py_UNUSED(self), PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n))
 {
     Py_RETURN_NONE;
 }
@@ -276,7 +277,6 @@ core_init(Core *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 }
 
 static PyMethodDef core_methods[] = {
-    {"idle", (PyCFunction)(void (*)(void))core_idle, METH_FASTCALL, "Do nothing."},
     {"start", (PyCFunction)core_start, METH_NOARGS, "Note that it begins now."},
     {"finish", (PyCFunction)(void (*)(void))core_finish, METH_FASTCALL, "Note that it ends now."},
     {"tally", (PyCFunction)core_count, METH_NOARGS, "Count a call that is not timed."},
@@ -827,6 +827,7 @@ hold(PyObject *Py_UNUSED(module), PyObject *on)
 static PyMethodDef methods[] = {
     {"watch", watch, METH_VARARGS, "Look at all threads every tick until a moment; see hotloop.ticks.pure_watch."},
     {"wake", wake, METH_NOARGS, "End the watch that is going on, or the next one."},
+    {"idle", (PyCFunction)(void (*)(void))idle, METH_FASTCALL, "Do nothing."},
     {"hold", hold, METH_O, "Look no more, or again."},
     {"open_step", open_step, METH_NOARGS, "A step of an environment begins; return how many are open around it."},
     {"close_step", close_step, METH_NOARGS, "A step of an environment ends."},

@@ -58,8 +58,8 @@ class Span(Core):
         self.within_ns = 0.0
         """What a hook's wrapper took within the span, as far as that differs from call to call; a tight loop's ns."""
 
-    __enter__ = Core.idle
-    __exit__ = Core.idle
+    __enter__ = staticmethod(ticks.idle)
+    __exit__ = staticmethod(ticks.idle)
 
     def __call__(self, fn: Fn) -> Fn:
         """Decorate a function, method, generator or coroutine function."""

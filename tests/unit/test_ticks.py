@@ -18,7 +18,7 @@ from hotloop import ticks
 from hotloop.clock import now_ns
 
 PURE = SimpleNamespace(
-    Core=ticks.PureCore, Tally=ticks.PureTally, note=ticks.pure_note, listen=ticks.pure_listen,
+    Core=ticks.PureCore, Tally=ticks.PureTally, idle=ticks.pure_idle, note=ticks.pure_note, listen=ticks.pure_listen,
     use_clock=ticks.pure_use_clock, stacks=ticks.pure_stacks,
     watch=ticks.pure_watch, wake=ticks.pure_wake, hold=ticks.pure_hold,
 )  # fmt: skip
@@ -163,8 +163,8 @@ def test_calls_that_are_only_counted(kind):
 
 def test_an_idle_span_does_nothing(kind):
     logs = kind.listen()
-    assert kind.Core(1).idle() is None
-    assert kind.Core(1).idle(None, None, None) is None
+    assert kind.idle() is None
+    assert kind.idle(None, None, None) is None
     assert logs == []
 
 
