@@ -10,6 +10,18 @@
 #include <stdint.h>
 #include <time.h>
 
+/* Before Python 3.13 a pending call from another thread is only seen when the main thread takes the interpreter's lock
+   again, unless it is told to look for one. */
+#if PY_VERSION_HEX < 0x030D0000
+#define Py_BUILD_CORE 1
+#undef _PyGC_FINALIZED /* that header defines it anew */
+#include <internal/pycore_interp.h>
+#undef Py_BUILD_CORE
+#define TELL_MAIN_THREAD() _Py_atomic_store_relaxed(&PyInterpreterState_Main()->ceval.eval_breaker, 1)
+#else
+#define TELL_MAIN_THREAD() ((void)0)
+#endif
+
 #ifdef Py_GIL_DISABLED
 #error "without the interpreter's lock, hotloop uses its Python twin"
 #endif
@@ -20,7 +32,9 @@
 #define COUNTER_BASE (1 << 24) /* as in hotloop.spans: codes from here on are counters */
 #define LOOK_BACK 6            /* counters after the last span in which an amount is looked for, to be added to */
 #define MAX_DEPTH 60
-#define MAX_CLOCKS 256
+#define MAX_SIGHTS 512  /* stacks seen and not yet written down */
+#define MAX_PLACES 8192 /* frames of them */
+#define PATIENCE_NS 1000000 /* how long the main thread may take to look itself */
 
 typedef struct {
     int64_t code, value;
@@ -647,54 +661,6 @@ use_clock(PyObject *Py_UNUSED(module), PyObject *clock)
     Py_RETURN_NONE;
 }
 
-static inline uint64_t
-mixed(uint64_t key, uint64_t word)
-{
-    key = (key ^ word) * 0x9E3779B97F4A7C15ull;
-    return key ^ (key >> 29);
-}
-
-/* One thread's stack as a number: of the address of each code object and the instruction it is at. */
-static PyObject *
-stack_key(PyFrameObject *frame)
-{
-    uint64_t key = 0;
-    int depth = 0;
-    Py_INCREF(frame);
-    while (frame != NULL && depth++ < MAX_DEPTH) {
-        PyCodeObject *code = PyFrame_GetCode(frame);
-        key = mixed(mixed(key, (uintptr_t)code), (uint64_t)PyFrame_GetLasti(frame));
-        Py_DECREF(code); /* the frame keeps it */
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
-    Py_XDECREF(frame);
-    return PyLong_FromUnsignedLongLong(key);
-}
-
-static PyObject *
-stacks(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
-{
-    PyObject *found = PyList_New(0);
-    PyThreadState *self = PyThreadState_Get();
-    PyThreadState *each = found ? PyInterpreterState_ThreadHead(PyThreadState_GetInterpreter(self)) : NULL;
-    for (; each != NULL; each = PyThreadState_Next(each)) {
-        PyFrameObject *frame = each == self ? NULL : PyThreadState_GetFrame(each);
-        if (frame == NULL)
-            continue;
-        PyObject *key = stack_key(frame);
-        PyObject *row = key ? Py_BuildValue("kNN", each->thread_id, frame, key) : NULL;
-        if (row == NULL || PyList_Append(found, row) < 0) {
-            Py_XDECREF(row);
-            Py_DECREF(found);
-            return NULL;
-        }
-        Py_DECREF(row);
-    }
-    return found;
-}
-
 /* ---- watching -------------------------------------------------------------------------------------------- */
 
 #define SLICE_NS 10000000 /* the longest sleep, after which it is seen whether somebody woke us */
@@ -720,47 +686,142 @@ cpu_ns_of(unsigned long ident)
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static PyObject *
-number_of(PyObject *numbers, PyObject *name_stack, PyObject *frame, PyObject *key)
+/* What was seen and has no number yet. Everything here is only touched with the interpreter's lock held. */
+typedef struct { PyCodeObject *code; int at; } Place;
+typedef struct { int64_t at, cpu; unsigned long ident; Py_ssize_t first, n; } Sight;
+typedef struct { int64_t at, code, n; } Bump;
+
+static Place places[MAX_PLACES];
+static Sight sights[MAX_SIGHTS];
+static Bump bumped[MAX_SIGHTS];
+static Py_ssize_t n_places, n_sights, n_bumped, last_places;
+
+static void
+see_stack(PyThreadState *thread, int64_t at)
 {
-    PyObject *known = PyDict_GetItemWithError(numbers, key);
-    if (known != NULL)
-        return Py_NewRef(known);
-    return PyErr_Occurred() ? NULL : PyObject_CallFunctionObjArgs(name_stack, frame, key, NULL);
+    PyFrameObject *frame = PyThreadState_GetFrame(thread);
+    if (frame == NULL)
+        return;
+    Sight *sight = &sights[n_sights++];
+    *sight = (Sight){at, cpu_ns_of(thread->thread_id), thread->thread_id, n_places, 0};
+    while (frame != NULL && sight->n < MAX_DEPTH && n_places < MAX_PLACES) {
+        places[n_places++] = (Place){PyFrame_GetCode(frame), PyFrame_GetLasti(frame)};
+        sight->n++;
+        PyFrameObject *back = PyFrame_GetBack(frame);
+        Py_DECREF(frame);
+        frame = back;
+    }
+    Py_XDECREF(frame);
 }
 
-/* One look at all other threads, appended as (at, ident, stack, cpu); and at the tallies, as (at, code, fresh). */
-static int
-look(PyObject *numbers, PyObject *name_stack, PyObject *tallies, PyObject *looks, PyObject *bumps)
+/* One look at all threads but the one that watches, and at the tallies. */
+static void
+look(unsigned long watcher, PyObject *tallies)
 {
     int64_t at = machine_ns();
-    PyObject *seen = stacks(NULL, NULL);
-    int failed = seen == NULL;
-    /* Clocks first: naming a new stack may give the interpreter's lock away, and a thread may end meanwhile. */
-    int64_t cpus[MAX_CLOCKS];
-    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(seen) && i < MAX_CLOCKS; i++)
-        cpus[i] = cpu_ns_of(PyLong_AsUnsignedLong(PyTuple_GET_ITEM(PyList_GET_ITEM(seen, i), 0)));
-    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(seen); i++) {
-        PyObject *each = PyList_GET_ITEM(seen, i);
-        unsigned long ident = PyLong_AsUnsignedLong(PyTuple_GET_ITEM(each, 0));
-        int64_t cpu = i < MAX_CLOCKS ? cpus[i] : -1;
-        PyObject *number = number_of(numbers, name_stack, PyTuple_GET_ITEM(each, 1), PyTuple_GET_ITEM(each, 2));
-        PyObject *row = number ? Py_BuildValue("LkNL", (long long)at, ident, number, (long long)cpu) : NULL;
+    Py_ssize_t before = n_places;
+    PyThreadState *each = PyInterpreterState_ThreadHead(PyThreadState_GetInterpreter(PyThreadState_Get()));
+    for (; each != NULL && n_sights < MAX_SIGHTS; each = PyThreadState_Next(each))
+        if (each->thread_id != watcher)
+            see_stack(each, at);
+    last_places = n_places - before;
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tallies) && n_bumped < MAX_SIGHTS; i++) {
+        Tally *tally = (Tally *)PyList_GET_ITEM(tallies, i);
+        int64_t since = Py_IS_TYPE((PyObject *)tally, tally_type) ? fresh(tally) : 0;
+        if (since)
+            bumped[n_bumped++] = (Bump){at, tally->code, since};
+    }
+    PyErr_Clear(); /* what could not be seen is left out */
+}
+
+static int
+is_full(void)
+{
+    Py_ssize_t room = MAX_PLACES / 4 > 2 * last_places ? MAX_PLACES / 4 : 2 * last_places;
+    return n_sights > MAX_SIGHTS / 2 || n_bumped > MAX_SIGHTS / 2 || n_places + room > MAX_PLACES;
+}
+
+static inline uint64_t
+mixed(uint64_t key, uint64_t word)
+{
+    key = (key ^ word) * 0x9E3779B97F4A7C15ull;
+    return key ^ (key >> 29);
+}
+
+/* A stack as a number: of the address of each code object and the instruction it is at. */
+static PyObject *
+key_of(Sight *sight)
+{
+    uint64_t key = 0;
+    for (Place *place = places + sight->first; place < places + sight->first + sight->n; place++)
+        key = mixed(mixed(key, (uintptr_t)place->code), (uint64_t)place->at);
+    return PyLong_FromUnsignedLongLong(key);
+}
+
+static PyObject *
+places_of(Sight *sight)
+{
+    PyObject *found = PyList_New(sight->n);
+    for (Py_ssize_t i = 0; found != NULL && i < sight->n; i++) {
+        Place *place = &places[sight->first + i];
+        PyObject *row = Py_BuildValue("Oii", place->code, place->at, PyCode_Addr2Line(place->code, place->at));
+        if (row == NULL)
+            Py_CLEAR(found);
+        else
+            PyList_SET_ITEM(found, i, row);
+    }
+    return found;
+}
+
+static PyObject *
+number_of(Sight *sight, PyObject *numbers, PyObject *name_stack)
+{
+    PyObject *key = key_of(sight), *known = key ? PyDict_GetItemWithError(numbers, key) : NULL;
+    Py_XINCREF(known);
+    if (known == NULL && key != NULL && !PyErr_Occurred()) {
+        PyObject *stack = places_of(sight);
+        known = stack ? PyObject_CallFunctionObjArgs(name_stack, stack, key, NULL) : NULL;
+        Py_XDECREF(stack);
+    }
+    Py_XDECREF(key);
+    return known;
+}
+
+/* Give what was seen its numbers: appended as (at, ident, stack, cpu), and the tallies as (at, code, fresh). */
+static int
+write_down(PyObject *numbers, PyObject *name_stack, PyObject *looks, PyObject *bumps)
+{
+    int failed = 0;
+    for (Py_ssize_t i = 0; !failed && i < n_sights; i++) {
+        Sight *sight = &sights[i];
+        PyObject *number = number_of(sight, numbers, name_stack);
+        PyObject *row = number ? Py_BuildValue("LkNL", sight->at, sight->ident, number, sight->cpu) : NULL;
         failed = row == NULL || PyList_Append(looks, row) < 0;
         Py_XDECREF(row);
     }
-    Py_XDECREF(seen);
-    for (Py_ssize_t i = 0; !failed && i < PyList_GET_SIZE(tallies); i++) {
-        Tally *each = (Tally *)PyList_GET_ITEM(tallies, i);
-        int64_t since = Py_IS_TYPE((PyObject *)each, tally_type) ? fresh(each) : 0;
-        if (since == 0)
-            continue;
-        PyObject *row = Py_BuildValue("LLL", (long long)at, (long long)each->code, (long long)since);
+    for (Py_ssize_t i = 0; !failed && i < n_bumped; i++) {
+        PyObject *row = Py_BuildValue("LLL", bumped[i].at, bumped[i].code, bumped[i].n);
         failed = row == NULL || PyList_Append(bumps, row) < 0;
         Py_XDECREF(row);
     }
+    for (Py_ssize_t i = 0; i < n_places; i++)
+        Py_DECREF(places[i].code);
+    n_places = n_sights = n_bumped = 0;
     return failed ? -1 : 0;
 }
+
+/* Who looks? A thread that asks for the interpreter's lock gets it where the program gives it away: in an operation of
+   torch's, never in a loop in Python between two of them, which would then seem to take no time. So the main thread is
+   asked to look itself, which it does at its next call or turn of a loop. Only if it does not come to that soon,
+   because it waits or is in a long operation, the watching thread looks. */
+static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t taken;
+static enum { NOTHING, ASKED, LOOKING } asked;
+static int queued;  /* a pending call has not run yet */
+static int crowded; /* like `asked` and `queued`, under `asking` */
+static unsigned long asker;
+static PyObject *asked_tallies;
+static Py_ssize_t asked_most;
 
 static int
 is_crowded(Py_ssize_t most)
@@ -771,36 +832,101 @@ is_crowded(Py_ssize_t most)
     return waiting > most;
 }
 
+static void
+make_cond(void)
+{
+    pthread_condattr_t monotonic; /* a clock that is set must not make it wait */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&taken, &monotonic);
+}
+
+static int
+look_if_asked(void *from_queue)
+{
+    pthread_mutex_lock(&asking);
+    int wanted = asked == ASKED;
+    if (wanted)
+        asked = LOOKING;
+    if (from_queue != NULL)
+        queued = 0;
+    pthread_mutex_unlock(&asking);
+    if (!wanted)
+        return 0;
+    if (!held)
+        look(asker, asked_tallies);
+    pthread_mutex_lock(&asking);
+    crowded = is_full() || is_crowded(asked_most);
+    asked = NOTHING;
+    pthread_cond_signal(&taken);
+    pthread_mutex_unlock(&asking);
+    return 0;
+}
+
+/* Ask the main thread for a look, without the interpreter's lock; return whether it was taken soon and nothing is full. */
+static int
+ask(void)
+{
+    int64_t until = machine_ns() + PATIENCE_NS;
+    struct timespec deadline = {until / 1000000000, until % 1000000000};
+    pthread_mutex_lock(&asking);
+    asked = ASKED;
+    crowded = 0;
+    int again = !queued;
+    queued = 1;
+    pthread_mutex_unlock(&asking);
+    int failed = again && Py_AddPendingCall(look_if_asked, &asked) < 0;
+    TELL_MAIN_THREAD();
+    pthread_mutex_lock(&asking);
+    if (failed)
+        queued = 0;
+    while (asked && !failed)
+        failed = pthread_cond_timedwait(&taken, &asking, &deadline) != 0;
+    int done = asked == NOTHING && !crowded;
+    pthread_mutex_unlock(&asking);
+    return done;
+}
+
 static PyObject *
 watch(PyObject *Py_UNUSED(module), PyObject *args)
 {
     long long until, tick;
-    Py_ssize_t most;
-    PyObject *numbers, *name_stack, *tallies;
-    if (!PyArg_ParseTuple(args, "LLnO!OO!", &until, &tick, &most, &PyDict_Type, &numbers, &name_stack, &PyList_Type,
-                          &tallies))
+    PyObject *numbers, *name_stack;
+    if (!PyArg_ParseTuple(args, "LLnO!OO!", &until, &tick, &asked_most, &PyDict_Type, &numbers, &name_stack, &PyList_Type,
+                          &asked_tallies))
         return NULL;
     PyObject *looks = PyList_New(0), *bumps = PyList_New(0);
     int failed = looks == NULL || bumps == NULL;
     int64_t next = tick ? machine_ns() + tick : until;
+    asker = PyThread_get_thread_ident();
     while (!failed && !woken && machine_ns() < until) {
-        int64_t target = next < until ? next : until;
+        int going = 1;
         Py_BEGIN_ALLOW_THREADS
-        sleep_until(target);
-        while (held && !woken && machine_ns() < until) /* so that who holds us does not feel us */
-            sleep_until(until < machine_ns() + SLICE_NS ? until : machine_ns() + SLICE_NS);
-        Py_END_ALLOW_THREADS
-        if (woken || target != next || !tick || held)
-            next = target == next && tick ? machine_ns() + tick : next;
-        else {
-            failed = look(numbers, name_stack, tallies, looks, bumps) < 0;
-            next += tick;
-            if (next < machine_ns())
-                next = machine_ns();
+        while (going && !woken && machine_ns() < until) {
+            int64_t target = next < until ? next : until;
+            sleep_until(target);
+            while (held && !woken && machine_ns() < until) /* so that who holds us does not feel us */
+                sleep_until(until < machine_ns() + SLICE_NS ? until : machine_ns() + SLICE_NS);
+            if (!tick || target != next)
+                going = 0;
+            else if (woken || held)
+                next = machine_ns() + tick;
+            else {
+                going = ask();
+                next = next + tick > machine_ns() ? next + tick : machine_ns();
+            }
         }
-        if (!failed && is_crowded(most))
+        Py_END_ALLOW_THREADS
+        look_if_asked(NULL);
+        if (asked == NOTHING) /* a collection in the middle of the main thread's look may have let us in */
+            failed = write_down(numbers, name_stack, looks, bumps) < 0;
+        if (!failed && is_crowded(asked_most))
             break;
     }
+    pthread_mutex_lock(&asking);
+    if (asked == ASKED)
+        asked = NOTHING;
+    pthread_mutex_unlock(&asking);
     woken = 0;
     if (failed) {
         Py_XDECREF(looks);
@@ -808,6 +934,18 @@ watch(PyObject *Py_UNUSED(module), PyObject *args)
         return NULL;
     }
     return Py_BuildValue("NN", looks, bumps);
+}
+
+/* In a forked child: the thread that watched is not there, whatever it was doing. */
+static void
+forget(void)
+{
+    static const pthread_mutex_t fresh_mutex = PTHREAD_MUTEX_INITIALIZER;
+    asking = fresh_mutex;
+    make_cond();
+    asked = NOTHING;
+    queued = crowded = 0;
+    n_places = n_sights = n_bumped = 0;
 }
 
 static PyObject *
@@ -836,7 +974,6 @@ static PyMethodDef methods[] = {
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL, "Write a pair into this thread's log."},
     {"listen", listen, METH_NOARGS, "Begin new logs; return the list in which each thread's will appear."},
     {"use_clock", use_clock, METH_O, "Read time from a function, for tests; None for the machine's clock."},
-    {"stacks", stacks, METH_NOARGS, "Return (ident, frame, key) of all other threads; equal stacks have equal keys."},
     {NULL},
 };
 static struct PyModuleDef definition = {
@@ -849,6 +986,8 @@ PyInit__ticks(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
+    make_cond();
+    pthread_atfork(NULL, NULL, forget);
     log_type = (PyTypeObject *)PyType_FromSpec(&log_spec);
     tally_type = (PyTypeObject *)PyType_FromSpec(&tally_spec);
     PyObject *core = PyType_FromSpec(&core_spec), *step = PyType_FromSpec(&step_spec);

@@ -14,13 +14,16 @@ import sys
 import threading
 from array import array
 from collections.abc import Callable
-from types import FrameType
+from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any
 
 from hotloop.clock import cpu_clock_of
 from hotloop.clock import now_ns as _machine_ns
 
 _now_ns = _machine_ns
+MAX_DEPTH = 60
+Place = tuple[CodeType, int, int | None]
+"""Where a frame is: its code, the instruction, the line."""
 
 
 class PureLog:
@@ -153,18 +156,12 @@ def pure_use_clock(clock: Callable[[], int] | None) -> None:
     _now_ns = _machine_ns if clock is None else clock
 
 
-def pure_stacks() -> list[tuple[int, FrameType, int]]:
-    """Return (ident, frame, key) of all other threads; equal stacks have equal keys."""
-    me = threading.get_ident()
-    return [(ident, frame, key_of(frame)) for ident, frame in sys._current_frames().items() if ident != me]
-
-
 def pure_watch(
     until_ns: int,
     tick_ns: int,
     most: int,
     numbers: dict[int, int],
-    name_stack: Callable[[FrameType, int], int],
+    name_stack: Callable[[list[Place], int], int],
     tallies: list[PureTally],
 ) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]]]:
     """Look at all other threads every tick until a moment, until woken, or until the logs are too full.
@@ -174,7 +171,7 @@ def pure_watch(
         tick_ns: From one look to the next; 0 for none.
         most: Events waiting in the logs that are too many.
         numbers: Numbers of the stacks known so far, by key.
-        name_stack: Gives a stack its number, from its frame and key.
+        name_stack: Gives a stack its number, from its places and key.
         tallies: What to look at besides.
 
     Returns:
@@ -182,6 +179,7 @@ def pure_watch(
     """
     looks: list[tuple[int, int, int, int]] = []
     bumps: list[tuple[int, int, int]] = []
+    me = threading.get_ident()
     due = _machine_ns() + tick_ns if tick_ns else until_ns
     while (now := _machine_ns()) < until_ns:
         # A bare lock, because the hooks time threading.Event and time.sleep.
@@ -191,9 +189,11 @@ def pure_watch(
         if tick_ns and at >= due:
             due = max(due + tick_ns, at)
             if not _held:
-                for ident, frame, key in pure_stacks():
-                    clock = cpu_clock_of(ident)
-                    number = numbers[key] if key in numbers else name_stack(frame, key)
+                for ident, frame in sys._current_frames().items():
+                    if ident == me:
+                        continue
+                    clock, key = cpu_clock_of(ident), key_of(frame)
+                    number = numbers[key] if key in numbers else name_stack(places_of(frame), key)
                     looks.append((at, ident, number, clock() if clock else -1))
                 bumps += [(at, each.code, n) for each in tallies if (n := each.fresh())]
         if sum(map(len, _logs)) > most:
@@ -267,10 +267,19 @@ def pure_use_classes(live: type, counted: type) -> None:
 def key_of(frame: FrameType | None) -> int:
     """A number of a stack: of the code and the instruction of each frame."""
     words: list[int] = []
-    while frame is not None and len(words) < 120:
+    while frame is not None and len(words) < 2 * MAX_DEPTH:
         words += (id(frame.f_code), frame.f_lasti)
         frame = frame.f_back
     return hash(tuple(words))
+
+
+def places_of(frame: FrameType | None) -> list[Place]:
+    """Where each frame of a stack is, the innermost first."""
+    found: list[Place] = []
+    while frame is not None and len(found) < MAX_DEPTH:
+        found.append((frame.f_code, frame.f_lasti, frame.f_lineno))
+        frame = frame.f_back
+    return found
 
 
 def _accelerated() -> bool:
@@ -283,7 +292,7 @@ if TYPE_CHECKING:
     from hotloop.ticks import PureTally as Tally
 
     watch, wake, hold = pure_watch, pure_wake, pure_hold
-    idle, note, listen, use_clock, stacks = pure_idle, pure_note, pure_listen, pure_use_clock, pure_stacks
+    idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
     open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
     Step: Any = None
     from hotloop.ticks import PurePauses as Pauses
@@ -306,7 +315,6 @@ else:
             listen,
             note,
             open_step,
-            stacks,
             use_classes,
             use_clock,
             wake,
@@ -317,7 +325,7 @@ else:
     except ImportError:
         Core, Log, Tally = PureCore, PureLog, PureTally
         watch, wake, hold = pure_watch, pure_wake, pure_hold
-        idle, note, listen, use_clock, stacks = pure_idle, pure_note, pure_listen, pure_use_clock, pure_stacks
+        idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
         open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
         Step, Pauses = None, PurePauses
         ACCELERATED = False

@@ -112,10 +112,10 @@ def zoo(monkeypatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("missing", [None, "impossible_timing", "parts_do_not_sum"])
-def test_the_zoo_needs_the_findings_that_must_be_there_besides(zoo, monkeypatch, missing):
+def test_the_zoo_needs_the_findings_that_must_be_there_besides(zoo, monkeypatch, tmp_path, missing):
     (case,) = zoo.read_cases(["sac_study_timers"])
     rules = [each for each in ("list_batch", "impossible_timing", "parts_do_not_sum") if each != missing]
     place = {"file": case.file, "line": case.lines[0], "gain": 1.2, "gain_low": 1.1, "gain_high": 1.3}
     slow = [{"rule": rule} | place for rule in rules]
-    monkeypatch.setattr(zoo, "explain", lambda case, script: slow if script == "slow.py" else [])
-    assert zoo.study(case, quick=True).hit is (missing is None)
+    monkeypatch.setattr(zoo, "explain", lambda case, script, kept: slow if script == "slow.py" else [])
+    assert zoo.study(case, quick=True, kept=tmp_path).hit is (missing is None)

@@ -109,6 +109,19 @@ def test_spans_that_are_too_fine_are_thinned_to_the_budget_and_come_back(listeni
     assert load_of(made, quiet) <= 0.01 * SPANS_PART
 
 
+def test_spans_thinned_in_a_fast_start_are_timed_again_beside_others_that_take_their_part(listening):
+    made = Governor(budget=0.01, tight_ns=300.0)
+    for _ in range(8):
+        made.learn(Counter({1: 60_000, 2: 60_000}), {1: 1e4, 2: 1e4}, set())
+    assert made.thinning == {1: LEARNT_THINNING, 2: LEARNT_THINNING}
+    # The loop slows down: those now take next to nothing, and span 3 alone takes more than half of the budget.
+    later = Counter({1: 100, 2: 100, 3: 3500})
+    assert 0.5 < load_of(made, later) / (made.budget * SPANS_PART) < 0.8
+    for _ in range(LEARNT_THINNING):
+        made.learn(later, {1: 1e6, 2: 1e6, 3: 1e5}, set())
+    assert not any(made.thinning.values())
+
+
 def test_thinning_has_an_end(listening):
     made = governor(2000.0)
     for _ in range(40):

@@ -11,7 +11,7 @@ from types import FrameType
 from hotloop import spans
 from hotloop.record import sampler
 from hotloop.record.sampler import StackBook, is_own
-from hotloop.ticks import key_of
+from hotloop.ticks import MAX_DEPTH, key_of, places_of
 
 
 def here() -> FrameType:
@@ -23,7 +23,7 @@ def waiting() -> Iterator[int]:
 
 
 def numbered(book: StackBook, frame) -> int:
-    return book.by_key.get(key_of(frame)) or book.name_stack(frame, key_of(frame))
+    return book.by_key.get(key_of(frame)) or book.name_stack(places_of(frame), key_of(frame))
 
 
 def written(book: StackBook, kind: str) -> list[dict]:
@@ -84,7 +84,7 @@ def test_deep_recursion_is_cut():
         return numbered(book, sys._getframe()) if n == 0 else down(n - 1)
 
     down(200)
-    assert len(written(book, "stack")[0]["frames"]) == sampler.MAX_DEPTH
+    assert len(written(book, "stack")[0]["frames"]) == MAX_DEPTH
 
 
 def test_whose_code_a_file_is():

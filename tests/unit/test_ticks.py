@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -19,7 +20,7 @@ from hotloop.clock import now_ns
 
 PURE = SimpleNamespace(
     Core=ticks.PureCore, Tally=ticks.PureTally, idle=ticks.pure_idle, note=ticks.pure_note, listen=ticks.pure_listen,
-    use_clock=ticks.pure_use_clock, stacks=ticks.pure_stacks,
+    use_clock=ticks.pure_use_clock,
     watch=ticks.pure_watch, wake=ticks.pure_wake, hold=ticks.pure_hold,
 )  # fmt: skip
 KINDS = {"pure": PURE}
@@ -174,33 +175,6 @@ def test_note_wants_two_integers(kind):
         kind.note(1)
 
 
-def test_other_threads_are_seen_and_equal_stacks_have_equal_keys(kind):
-    go = threading.Event()
-    ready = threading.Barrier(2)
-
-    def wait_here() -> None:
-        ready.wait()
-        go.wait()
-
-    thread = threading.Thread(target=wait_here)
-    thread.start()
-    ready.wait()
-    while True:
-        first = {ident: (frame, key) for ident, frame, key in kind.stacks()}
-        second = {ident: (frame, key) for ident, frame, key in kind.stacks()}
-        if first[thread.ident][1] == second[thread.ident][1]:
-            break
-    names = []
-    frame = second[thread.ident][0]
-    while frame is not None:
-        names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    go.set()
-    thread.join()
-    assert "wait_here" in names
-    assert threading.get_ident() not in first
-
-
 def test_a_tally_tells_what_is_fresh(kind):
     tally = kind.Tally("often", 5)
     for _ in range(3):
@@ -210,9 +184,11 @@ def test_a_tally_tells_what_is_fresh(kind):
     assert (tally.fresh(), tally.read(), tally.name, tally.code) == (1, 4, "often", 5)
 
 
-def name_in(numbers: dict):
-    def name(frame, key) -> int:
+def name_in(numbers: dict, names: dict | None = None):
+    def name(places, key) -> int:
         numbers[key] = len(numbers)
+        if names is not None:
+            names[numbers[key]] = [(code.co_name, line) for code, _, line in places]
         return numbers[key]
 
     return name
@@ -243,6 +219,50 @@ def test_watching_sees_this_thread_again_and_again_by_the_same_number(kind):
     assert {stack for _, _, stack, _ in mine} <= set(numbers.values())
     assert len({stack for _, _, stack, _ in mine}) < len(mine), "a thread that waits is where it was"
     assert [(code, n) for _, code, n in bumps] == [(5, 1)]
+
+
+def seen_of_this_thread(kind, work) -> list[list[tuple[str, int]]]:
+    """The stacks that a thread of its own sees while this one works; each as (function, line), the innermost first."""
+    found, numbers, names = [], {}, {}
+    watching = threading.Thread(
+        target=lambda: found.append(
+            kind.watch(now_ns() + 60_000_000_000, 2_000_000, 1000, numbers, name_in(numbers, names), [])
+        )
+    )
+    watching.start()
+    work()
+    kind.wake()
+    watching.join()
+    return [names[stack] for _, ident, stack, _ in found[0][0] if ident == threading.get_ident()]
+
+
+def only_python(until_ns: int) -> None:
+    while now_ns() < until_ns:
+        for _ in range(200):
+            pass
+
+
+@pytest.mark.skipif(not ticks.ACCELERATED, reason="the twin gets the lock where it is given away")
+def test_short_stretches_of_python_between_calls_that_give_the_lock_away_are_seen():
+    """A sampler that waits for the lock is let in by those calls: what lies between them would take no time."""
+
+    def work() -> None:
+        for _ in range(150):
+            only_python(now_ns() + 1_000_000)
+            time.sleep(0)
+
+    seen = seen_of_this_thread(KINDS["accelerated"], work)
+    inside = [stack for stack in seen if any(name == "only_python" for name, _ in stack)]
+    assert len(seen) > 20
+    assert len(inside) > len(seen) / 2
+
+
+def test_a_stack_tells_functions_and_lines_from_the_inside_out(kind):
+    seen = seen_of_this_thread(kind, lambda: time.sleep(0.1))
+    names = [name for name, _ in seen[-1]]
+    assert names.index("<lambda>") < names.index("seen_of_this_thread")
+    first = seen_of_this_thread.__code__.co_firstlineno
+    assert dict(seen[-1])["seen_of_this_thread"] in range(first, first + 12)
 
 
 def test_watching_without_ticks_only_waits(kind):

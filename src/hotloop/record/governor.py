@@ -36,6 +36,8 @@ FIRST_HOLD, MAX_HOLD = 25, 6400
 """Blocks for which a span that came too fast stays thinned; doubled each time that it happens again."""
 SPANS_PART = 0.5
 """Part of the budget that spans may take; the rest is the background thread's."""
+FILLED = 0.8
+"""Spans are timed more often again up to this part of what they may take, so that they do not go to and fro."""
 DENSE_BLOCKS = 300
 EVERY_DENSE, EVERY_SPARSE = 6, 30
 """One block in so many has its fine spans switched off: in the first minute, and later."""
@@ -190,16 +192,23 @@ class Governor:
         self._fine = set(_spread(dict.fromkeys(fine, 1), calls))
         self.cost = estimate(list(self.blocks), self.tight_ns)
         share = {code: rates[code] * self.cost.ns / 1e9 / (1 << self.thinning.get(code, 0)) for code in self._fine}
+        self._fit_into_budget(share)
+        self.thinning = _spread(self.thinning, calls)
+
+    def _fit_into_budget(self, share: dict[int, float]) -> None:
+        """Thin the dearest by one level if they exceed the budget; else time the cheapest more often, as far as it goes."""
         total, allowed = sum(share.values()), self.budget * SPANS_PART
-        for code in sorted(self._fine, key=lambda each: -share[each]):
+        exceeded = total > allowed
+        for code in sorted(share, key=share.__getitem__, reverse=exceeded):
             thin = self.thinning.get(code, 0)
-            if total > allowed and thin < LEARNT_THINNING:
+            if exceeded and total > allowed and thin < LEARNT_THINNING:
                 self.thinning[code] = thin + 1
                 total -= share[code] / 2
-            elif thin and total + share[code] < allowed / 2 and self._held.get(code, 0) <= self.index:
+            elif not exceeded and thin and self._held.get(code, 0) <= self.index:
+                if total + share[code] > FILLED * allowed:
+                    break
                 self.thinning[code] = thin - 1
                 total += share[code]
-        self.thinning = _spread(self.thinning, calls)
 
 
 def _spread(levels: dict[int, int], calls: set[tuple[int, int]]) -> dict[int, int]:

@@ -1,7 +1,7 @@
 """The stack sampler: what line each thread is at, a hundred times a second, and whether it computes or waits.
 
 Stacks and lines are numbered when first seen; after that a sighting is four integers. A stack is known by its
-key, the code and instruction of each of its frames, which C reads in a microsecond (`ticks.stacks`).
+key, the code and instruction of each of its frames, which C reads in a microsecond (`ticks.watch`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import linecache
 import os
 import sysconfig
-from types import CodeType, FrameType
+from types import CodeType
 from typing import Any
 
 import hotloop
+from hotloop.ticks import Place
 
-MAX_DEPTH = 60
 MAX_STACKS = 20_000
 MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
@@ -47,27 +47,24 @@ class StackBook:
         self._kept: list[CodeType] = []
         self.fresh: list[dict[str, Any]] = []
 
-    def name_stack(self, frame: FrameType, key: int) -> int:
-        """Return the number of a stack whose key is not in `by_key` yet, given its innermost frame."""
+    def name_stack(self, places: list[Place], key: int) -> int:
+        """Return the number of a stack whose key is not in `by_key` yet, given where its frames are."""
         if len(self.by_key) >= MAX_KEYS:
             self.by_key.clear()
-        number = self.by_key[key] = self._number_stack(frame)
+        number = self.by_key[key] = self._number_stack(places)
         return number
 
-    def _number_stack(self, frame: FrameType | None) -> int:
+    def _number_stack(self, places: list[Place]) -> int:
         """Number a stack not seen before. hotloop's own frames are left out."""
         frames: list[int] = []
         known = self._frames
-        depth = 0
-        while frame is not None and depth < MAX_DEPTH:
-            key = (id(frame.f_code), frame.f_lasti)
+        for code, instruction, line in places:
+            key = (id(code), instruction)
             found = known.get(key)
             if found is None:
-                found = self._number_frame(key, frame)
+                found = self._number_frame(key, code, line)
             if found >= 0:
                 frames.append(found)
-            frame = frame.f_back
-            depth += 1
         stack = tuple(frames)
         number = self._stacks.get(stack)
         if number is None:
@@ -77,15 +74,15 @@ class StackBook:
             self.fresh.append({"is": "stack", "id": number, "frames": stack})
         return number
 
-    def _number_frame(self, key: tuple[int, int], frame: FrameType) -> int:
-        code, file = frame.f_code, frame.f_code.co_filename
+    def _number_frame(self, key: tuple[int, int], code: CodeType, line: int | None) -> int:
+        file = code.co_filename
         self._kept.append(code)
         if file.startswith(_PACKAGE):
             self._frames[key] = -1
             return -1
         if file not in self._own:
             self._own[file] = is_own(file)
-        own, line = self._own[file], frame.f_lineno or code.co_firstlineno
+        own, line = self._own[file], line if line and line > 0 else code.co_firstlineno
         number = self._frames[key] = len(self._kept)
         self.fresh.append(
             {"is": "frame", "id": number, "function": code.co_qualname, "file": file, "line": line,
