@@ -11,15 +11,22 @@
 #include <time.h>
 
 /* Before Python 3.13 a pending call from another thread is only seen when the main thread takes the interpreter's lock
-   again, unless it is told to look for one. */
+   again, unless it is told to look for one. Whether the lock is free, later versions do not tell. */
 #if PY_VERSION_HEX < 0x030D0000
 #define Py_BUILD_CORE 1
 #undef _PyGC_FINALIZED /* that header defines it anew */
 #include <internal/pycore_interp.h>
+#include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 #define TELL_MAIN_THREAD() _Py_atomic_store_relaxed(&PyInterpreterState_Main()->ceval.eval_breaker, 1)
+#if PY_VERSION_HEX < 0x030C0000
+#define LOCK_IS_FREE() (!_Py_atomic_load_relaxed(&_PyRuntime.ceval.gil.locked))
+#else
+#define LOCK_IS_FREE() (!_Py_atomic_load_relaxed(&PyInterpreterState_Main()->ceval.gil->locked))
+#endif
 #else
 #define TELL_MAIN_THREAD() ((void)0)
+#define LOCK_IS_FREE() 0
 #endif
 
 #ifdef Py_GIL_DISABLED
@@ -811,9 +818,9 @@ write_down(PyObject *numbers, PyObject *name_stack, PyObject *looks, PyObject *b
 }
 
 /* Who looks? A thread that asks for the interpreter's lock gets it where the program gives it away: in an operation of
-   torch's, never in a loop in Python between two of them, which would then seem to take no time. So the main thread is
-   asked to look itself, which it does at its next call or turn of a loop. Only if it does not come to that soon,
-   because it waits or is in a long operation, the watching thread looks. */
+   torch's, never in a loop in Python between two of them, which would then seem to take no time. So it takes the lock only
+   if that is free at the moment. Else the main thread is asked to look itself, which it does at its next call or turn of a
+   loop; if it does not come to that soon, because it has begun to wait, the watching thread looks. */
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t taken;
 static enum { NOTHING, ASKED, LOOKING } asked;
@@ -863,10 +870,16 @@ look_if_asked(void *from_queue)
     return 0;
 }
 
-/* Ask the main thread for a look, without the interpreter's lock; return whether it was taken soon and nothing is full. */
+/* Ask for a look, without the interpreter's lock; return whether the main thread took it soon and nothing is full. */
 static int
 ask(void)
 {
+    if (LOCK_IS_FREE()) {
+        pthread_mutex_lock(&asking);
+        asked = ASKED;
+        pthread_mutex_unlock(&asking);
+        return 0;
+    }
     int64_t until = machine_ns() + PATIENCE_NS;
     struct timespec deadline = {until / 1000000000, until % 1000000000};
     pthread_mutex_lock(&asking);

@@ -19,7 +19,7 @@ from hotloop import spans, ticks
 from hotloop.clock import now_ns, thread_cpu_ns
 from hotloop.record.account import Account, calls_begun, mean_durations
 from hotloop.record.fold import Ints, first_step
-from hotloop.record.governor import Governor, Pace, tight_loop_ns
+from hotloop.record.governor import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.threads import Threads
@@ -39,7 +39,9 @@ FOLD_AT = 8_000
 RAW_AT = 50_000
 """Single calls that are written before the window is over."""
 CROWDED = 12_500
-"""Events waiting in the threads' logs above which spans are thinned at once."""
+"""Events waiting in the threads' logs above which these are emptied at once."""
+FLOOD_NS = 100_000_000
+"""If they were emptied less than this ago, spans come faster than they can be folded."""
 WINDOWS_BEFORE_DOUBLING = 600
 
 
@@ -71,6 +73,7 @@ class Recorder:
         self._steps_seen = self._window = self._windows_at_length = 0
         self._window_ns = round(self.options.window_s * SECOND_NS)
         self._last_look = self._looks_from = self._block_start = self._second_start = self._learned_at = begin
+        self._drained_at = begin
         self._totals_at = self._ended_ns = 0
         self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
         self._background_ns = 0
@@ -122,7 +125,7 @@ class Recorder:
             try:
                 yield
             finally:
-                for mark in ("_block_start", "_second_start", "_learned_at", "_last_look"):
+                for mark in ("_block_start", "_second_start", "_learned_at", "_last_look", "_drained_at"):
                     setattr(self, mark, getattr(self, mark) + now_ns() - begin)
                 ticks.hold(False)
 
@@ -212,6 +215,7 @@ class Recorder:
 
     def _drain(self) -> Counter[int]:
         """Take what all threads have written; return how often each span began."""
+        self._drained_at = now_ns()
         began = self._threads.drain(max(self._block_start, self.start_ns))
         self._timed += began
         self._rates += began
@@ -236,13 +240,13 @@ class Recorder:
             self._learn(at)
 
     def _relieve(self) -> None:
-        """Spans come faster than they can be folded: time fewer of them, so that the memory stays bounded."""
-        was_dark = self._governor.dark
+        """Empty the logs, so that the memory stays bounded; if they fill too fast, time fewer spans from now on."""
+        was_dark, last = self._governor.dark, self._drained_at
         self._since_drain = self._since_drain + self._drain()
-        self._governor.shed(self._since_drain)
-        at = now_ns()
-        self._governor.open_block(spans.known_spans())
-        self._fold(at, was_dark)
+        if self._drained_at - last < FLOOD_NS:
+            self._governor.shed(self._since_drain)
+            self._governor.open_block(spans.known_spans())
+        self._fold(self._drained_at, was_dark)
 
     def _tally(self) -> Counter[int]:
         """Take the calls that were counted but not timed."""
@@ -335,7 +339,11 @@ class Recorder:
 
     def _learn(self, at: int) -> None:
         """Tell the governor how often spans are called, how long they take, and from where."""
-        rates = Counter({code: round(n * 1e9 / max(at - self._learned_at, 1)) for code, n in self._rates.items()})
+        # Until the loop begins spans are rare: that time would make them seem rarer than they are.
+        since = max(self._learned_at, self.loop_start_ns)
+        if at - since < BLOCK_NS // 2:
+            return
+        rates = Counter({code: round(n * 1e9 / max(at - since, 1)) for code, n in self._rates.items()})
         pairs = {pair for each in self.accounts for pair in each.tree.pairs()}
         self._governor.learn(rates, mean_durations(self.accounts), pairs)
         self._rates = Counter()

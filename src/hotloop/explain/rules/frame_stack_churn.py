@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from hotloop.explain.evidence import busy_ns, duration, grow, hottest, indices, matching, total_ns
+from hotloop.explain.evidence import busy_ns, duration, grow, growth, hottest, indices, matching, total_ns
 from hotloop.explain.finding import Cause, clamped
 from hotloop.explain.loop import LEARNING, Loop
 from hotloop.spans import Phase
@@ -22,6 +22,8 @@ FRAME_NS = 150_000
 """Small observations are converted in a few microseconds; only frames take this long per environment step."""
 LEAST_STACKING = 0.2
 """Part of the time on lines that make or stack tensors; converting one new frame is no churn."""
+MOST_GROWTH = 1.6
+"""A stack has as many frames in the last step as in the first: what grows is another thing."""
 ADVICE = """\
 Write each new frame once, as small as the agent needs it, and hand out a view:
     self.ring = np.zeros((2 * K, H, W), np.uint8)          # grey; written twice: a stack is contiguous
@@ -40,6 +42,8 @@ def find(loop: Loop) -> list[Cause]:
     claimed = grow([*stacks, *matching(pool, CONVERTS)], pool)
     steps = max(loop.env_steps, 1)
     if total_ns(stacks) < LEAST_STACKING * total_ns(claimed) or busy_ns(claimed) / steps < FRAME_NS:
+        return []
+    if growth(loop, claimed[0].node.phase, "vector_steps") > MOST_GROWTH:
         return []
     return [
         Cause(

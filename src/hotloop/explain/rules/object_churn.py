@@ -39,6 +39,8 @@ LIBRARY = re.compile(r"\b(torch|np|numpy|cv2|jax|F)\.\w|\.(copy|numpy|clone|to|a
 ELSEWHERE = LEARNING | {Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT}
 LEAST_NS = 10_000
 """Less than this a step is fewer than a hundred such operations."""
+LEAST_SHARE = 0.15
+"""Less is what a few objects a step take, as most programs make them: not worth writing them anew."""
 ADVICE = """\
 Keep state as plain tuples or arrays, and work on all fields at once:
     before, after = state[:20], ram[16:36]        # one slice instead of twenty getattr(state, name)
@@ -55,7 +57,7 @@ def find(loop: Loop) -> list[Cause]:
     seeds = [a for a in pool if _is_object(a) or _by_name(a) or (a.stack[0].file, a.stack[0].line) in makers]
     claimed = with_callers(loop, grow(seeds, pool))
     steps = max(loop.env_steps, 1)
-    if busy_ns(claimed) / steps < LEAST_NS:
+    if busy_ns(claimed) / steps < LEAST_NS or loop.share(claimed) < LEAST_SHARE:
         return []
     whole = max(total_ns(claimed), 1.0)
     worst = hot_lines(seeds)[0]
