@@ -92,13 +92,17 @@ class Body(nn.Module):
 
     def forward(self, features: Tensor, action: Tensor | None = None) -> Tensor:
         """Apply the layers; an action `[B, A]` joins behind the narrow one."""
-        x = features
-        if self.narrow is not None and self.norm is not None:
-            x = self.norm(self.narrow(x)).tanh()
+        x = self.narrowed(features)
         x = x if action is None else torch.cat([x, action], dim=1)
         for linear in self.hidden:
             x = linear(x).relu()
         return self.head(x)
+
+    def narrowed(self, features: Tensor) -> Tensor:
+        """Apply what stands before an action joins."""
+        if self.narrow is None or self.norm is None:
+            return features
+        return self.norm(self.narrow(features)).tanh()
 
 
 class Policy(nn.Module):

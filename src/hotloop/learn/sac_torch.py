@@ -1,7 +1,8 @@
 """SAC's update in torch, twice: as one writes it, and with the same maths but less work.
 
-`Plain` is the reference. `Lean` leaves out the gradients that nobody uses (those of the critics in the actor's loss),
-folds the first convolution, keeps channels last, and does Adam and the soft update on whole vectors.
+`Plain` is the reference. `Lean` leaves out the gradients that nobody uses (in the actor's loss, those of the critics
+and of what they see), folds the first convolution, keeps channels last, and does Adam and the soft update in one call
+each.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as f
 
 from hotloop.learn.frames import fold_weights, folded
-from hotloop.learn.sac_networks import TWINS, Critics, Eye, squash
+from hotloop.learn.sac_networks import TWINS, Body, Critics, Eye, squash
 from hotloop.learn.sac_state import ADAM_EPS, PHASES, Chance, SACState, TimePhase
 from hotloop.learn.trained import Trained, views
 
@@ -26,6 +27,9 @@ Rows = tuple[NDArray, ...]
 
 class Plain:
     """One operation after the other, as one would write it: the reference."""
+
+    FUSED = False
+    """Adam for all parameters in one call?"""
 
     def __init__(self, state: SACState) -> None:
         self.state = state
@@ -139,11 +143,13 @@ class Plain:
             return critics(seen, action)
 
     def _optimiser(self, trained: Trained) -> Any:
-        optimiser = torch.optim.Adam(trained.network.parameters(), lr=self.state.config.lr, eps=ADAM_EPS)
+        options = {"lr": self.state.config.lr, "eps": ADAM_EPS, "fused": self.FUSED}
+        optimiser = torch.optim.Adam(trained.network.parameters(), **options)
         means, squares = views(trained.network, trained.mean), views(trained.network, trained.square)
         for name, parameter in trained.network.named_parameters():
             moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
-            optimiser.state[parameter] = {"step": torch.tensor(float(self.state.updates)), **moments}
+            step = torch.tensor(float(self.state.updates), device=self.state.device if self.FUSED else "cpu")
+            optimiser.state[parameter] = {"step": step, **moments}
         return optimiser
 
     def _step(self, optimiser: Any, loss: Tensor) -> None:
@@ -190,6 +196,8 @@ def moved(frames: Tensor, shift: Tensor) -> Tensor:
 class Lean(Plain):
     """The same with less work."""
 
+    FUSED = True
+
     def __init__(self, state: SACState) -> None:
         config = state.config
         first = config.shape.convs[0] if config.shape.sees else (0, 1, 1)
@@ -217,12 +225,10 @@ class Lean(Plain):
             with torch.no_grad():
                 seen = self._look(state.critics, obs)
         action, log_prob = self._drawn(features, noise)
-        state.critics.requires_grad_(False)
-        try:
-            q = self._values(state.critics, seen, action).amin(dim=0)
-        finally:
-            state.critics.requires_grad_(True)
-        return (alpha * log_prob - q).mean(), log_prob.detach()
+        with self._timed("fc"):
+            pairs = zip(state.critics.bodies, seen, strict=True)
+            q = torch.stack([_value(body, x, action) for body, x in pairs])  # type: ignore[arg-type]
+        return (alpha * log_prob - q.amin(dim=0)).mean(), log_prob.detach()
 
     def _input(self, obs: NDArray, shift: NDArray[np.int64] | None) -> Tensor:
         if not self.state.config.shape.sees:
@@ -274,28 +280,23 @@ class Lean(Plain):
             x = _both(one, other, x).relu_()
         return _both(first.head, second.head, x).squeeze(2)  # type: ignore[arg-type]
 
-    def _optimiser(self, trained: Trained) -> Any:
-        flat = nn.Parameter(trained.weights, requires_grad=True)
-        flat.grad = torch.zeros_like(trained.weights)
-        grads = views(trained.network, flat.grad)
-        for name, parameter in trained.network.named_parameters():
-            parameter.grad = grads[name]
-        optimiser = torch.optim.Adam([flat], lr=self.state.config.lr, eps=ADAM_EPS, fused=True)
-        step = torch.tensor(float(self.state.updates), device=self.state.device)
-        optimiser.state[flat] = {"step": step, "exp_avg": trained.mean, "exp_avg_sq": trained.square}
-        return optimiser
-
-    def _step(self, optimiser: Any, loss: Tensor) -> None:
-        optimiser.zero_grad(set_to_none=False)
-        with self._timed("backward"):
-            loss.backward()
-        with self._timed("adam"):
-            optimiser.step()
-
     @torch.no_grad()
     def _follow(self) -> None:
         state = self.state
         state.target_weights.lerp_(state.critic.weights[-len(state.target_weights) :], state.config.tau)
+
+
+def _value(body: Body, features: Tensor, action: Tensor) -> Tensor:
+    """Values `[B]` of actions, with gradients for these alone: not for the weights, nor for what is seen."""
+    first, *others = body.hidden
+    width = first.in_features - action.shape[1]  # type: ignore[operator]
+    with torch.no_grad():
+        known = f.linear(body.narrowed(features), first.weight[:, :width], first.bias)  # type: ignore[index, arg-type]
+    x = f.relu(known + action @ first.weight[:, width:].detach().T)  # type: ignore[index]
+    for linear in [*others, body.head]:
+        x = f.linear(x, linear.weight.detach(), linear.bias.detach())  # type: ignore[union-attr, operator]
+        x = x if linear is body.head else x.relu()
+    return x.squeeze(1)
 
 
 def _both(one: nn.Linear, other: nn.Linear, x: Tensor) -> Tensor:

@@ -196,7 +196,7 @@ class Governor:
         self.thinning = _spread(self.thinning, calls)
 
     def _fit_into_budget(self, share: dict[int, float]) -> None:
-        """Thin the dearest by one level if they exceed the budget; else time the cheapest more often, if there is room."""
+        """Thin the dearest by one level if they exceed the budget; else time the cheapest more, if there is room."""
         total, allowed = sum(share.values()), self.budget * SPANS_PART
         exceeded = total > allowed
         for code in sorted(share, key=share.__getitem__, reverse=exceeded):
