@@ -137,6 +137,10 @@ class Governor:
         self._hold = FIRST_HOLD
         self._tallied: dict[int, int] = {}
 
+    def costs(self) -> dict[str, float]:
+        """What a span costs, as it is written down."""
+        return {"span_ns": self.cost.ns, "span_error_ns": self.cost.error_ns, "tight_ns": self.tight_ns}
+
     def counted(self, every: list[Span]) -> Counter[int]:
         """Return the calls counted but not timed since the last time, by code."""
         fresh: Counter[int] = Counter()

@@ -12,7 +12,7 @@ import threading
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hotloop import spans, ticks
@@ -38,10 +38,8 @@ FOLD_AT = 8_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
 RAW_AT = 50_000
 """Single calls that are written before the window is over."""
-CROWDED = 12_500
-"""Events waiting in the threads' logs above which these are emptied at once."""
-FLOOD_NS = 100_000_000
-"""If they were emptied less than this ago, spans come faster than they can be folded."""
+CROWDED, FLOOD_NS = 12_500, 100_000_000
+"""So many events in the threads' logs are taken out at once; if within this time, they come faster than can be folded."""
 WINDOWS_BEFORE_DOUBLING = 600
 
 
@@ -72,15 +70,12 @@ class Recorder:
         """Whether what happens now is kept: the asked-for start is reached."""
         self._steps_seen = self._window = self._windows_at_length = 0
         self._window_ns = round(self.options.window_s * SECOND_NS)
-        self._last_look = self._looks_from = self._block_start = self._second_start = self._learned_at = begin
-        self._drained_at = begin
+        self._last_look = self._looks_from = self._block_start = self._second_start = begin
+        self._learned_at = self._drained_at = begin
         self._totals_at = self._ended_ns = 0
         self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
         self._background_ns = 0
-        self._rates: Counter[int] = Counter()
-        self._since_drain: Counter[int] = Counter()
-        self._timed: Counter[int] = Counter()
-        self._counted: Counter[int] = Counter()
+        self._rates, self._since_drain, self._timed, self._counted = (Counter[int]() for _ in range(4))
         self._cuts: list[tuple[int, bool]] = []
         self._vitals = Vitals()
         self._process_marks = self._marks()
@@ -188,10 +183,8 @@ class Recorder:
         self.failed = True
         spans.hush()
         self._vitals.close()
-        try:
+        with suppress(OSError, ValueError):  # What failed once fails again; a stream without its end can be read.
             self._writer.files.close()
-        except (OSError, ValueError):
-            pass  # What failed once fails again; a stream without its end can be read.
         remedy = "Training goes on unrecorded."
         if isinstance(error, OSError):
             remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"
@@ -397,12 +390,10 @@ class Recorder:
         return self._vitals.totals() | {"background_ns": self._background_ns}
 
     def _write_state(self, at: int, state: str) -> None:
-        governor = self._governor
-        costs = {
-            "span_ns": governor.cost.ns, "span_error_ns": governor.cost.error_ns, "tight_ns": governor.tight_ns,
+        costs = self._governor.costs() | {
             "counter_events": self._threads.counter_events, "tally_events": self._vitals.tally_events,
             "background_cpu_ns": self._background_ns,
         }  # fmt: skip
-        loop_start = self.loop_start_ns if self._loop_started else None
-        times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": loop_start}
+        begun = self.loop_start_ns if self._loop_started else None
+        times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": begun}
         self._writer.state({"state": state, "warnings": self._warnings} | times | costs | self.wrapper_ns)
