@@ -17,6 +17,7 @@ import pytest
 
 from hotloop import spans, ticks
 from hotloop.record import recorder as recorder_module
+from hotloop.record.governor import estimate
 from hotloop.record.options import RecordOptions
 from hotloop.record.recorder import Recorder
 from hotloop.spans import Span
@@ -35,6 +36,7 @@ class Run:
         self.recorder = Recorder(folder / "process", options)
         governor = self.recorder._governor
         governor.tight_ns = span_cost_ns / 3.0
+        governor.cost = estimate([], governor.tight_ns)
         governor._fine = set()
 
     def read(self) -> int:

@@ -39,7 +39,7 @@ FOLD_AT = 8_000
 RAW_AT = 50_000
 """Single calls that are written before the window is over."""
 CROWDED, FLOOD_NS = 12_500, 100_000_000
-"""So many events in the threads' logs are taken out at once; if within this time, they come faster than can be folded."""
+"""So many events in the threads' logs are taken out at once; if within this time, they come faster than is folded."""
 WINDOWS_BEFORE_DOUBLING = 600
 
 
