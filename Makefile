@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 MAX_FILE_LINES := 400
 
-.PHONY: help demo test check bench zoo slow clean
+.PHONY: help demo test check bench zoo slow soak clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +16,7 @@ help:
 	@echo "make zoo    planted bottlenecks: hits, false alarms, predicted against measured gain"
 	@echo "make bench  our parts beside their peers"
 	@echo "make slow   the long tests"
+	@echo "make soak   collectors killed at random, 300 times and 30 times with emulators"
 	@echo "make clean  remove caches and what the targets made; .venv stays"
 
 $(BIN)/python:
@@ -63,6 +64,9 @@ test: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 	$(BIN)/python -m pytest -m slow
+
+soak: $(VENV)/.stamp-dev
+	$(BIN)/python bench/soak.py
 
 check: $(VENV)/.stamp-dev
 	$(BIN)/ruff format --check .

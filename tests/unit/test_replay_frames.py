@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.replay import FrameReplay, ReplayError
+from hotloop.replay import FrameReplay, Prioritised, ReplayError
 
 
 def frames(numbers: list[int]) -> np.ndarray:
@@ -158,6 +158,17 @@ def test_memory_of_a_batch_is_used_again_only_when_nobody_holds_it() -> None:
     del tensor
     third = replay.sample(4, rng)
     assert third.obs.ctypes.data == address
+
+
+def test_a_state_is_of_its_moment_though_more_is_written() -> None:
+    replay = two_episodes(prioritised=Prioritised())
+    before = sampled(replay)
+    state = replay.state(copy=False)
+    for now in range(33, 38):
+        step(replay, now, now + 1)
+    other = FrameReplay(40, 1, (2, 2), 3, gamma=0.5, prioritised=Prioritised())
+    other.restore(state)
+    assert sampled(other) == before != sampled(replay)
 
 
 def test_a_transition_takes_little_more_than_its_frame() -> None:

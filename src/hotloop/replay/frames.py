@@ -143,6 +143,11 @@ class FrameReplay:
         return self._ring.block.nbytes + self._sampler.nbytes
 
     @property
+    def ring(self) -> Ring:
+        """The memory itself, for collectors, which write steps straight into it."""
+        return self._ring
+
+    @property
     def fresh(self) -> np.ndarray:
         """Whether the next step of each environment begins an episode, bool [N]; set it if the replay cannot know."""
         return self._writer.lanes.fresh

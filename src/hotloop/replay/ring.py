@@ -19,7 +19,7 @@ from hotloop.replay.storage import Block, Field, Where, allocate, attach
 
 WORD = 4
 MOST_IN_FLIGHT = 2
-"""Slots of a lane that a writer may have begun and not published: a step, and the last frame of its episode."""
+"""Slots that one step takes at most, with the last frame of its episode: a writer may always have begun so many."""
 DEFAULT_GUARD = 64
 
 
@@ -147,10 +147,6 @@ class Ring:
             found[name] = array.reshape(stripes, length, *array.shape[1:])
         return found
 
-    def filled(self) -> int:
-        """Return how many slots of a lane were ever written, in the fullest lane."""
-        return min(self.shape.length, int(self.heads.max()))
-
     def handle(self, first: int, count: int) -> Handle:
         """Return what another process needs to write the lanes from `first` on."""
         if self.block.path is None:
@@ -160,12 +156,19 @@ class Ring:
         check_lanes(self.shape, first, count)
         return Handle(self.block.path, self.lanes, first, count)
 
+    @property
+    def in_flight(self) -> int:
+        """Slots of a lane that a writer may have begun and not published: in a quarter of the guard nobody reads."""
+        if self.block.path is None:
+            return max(1, min(DEFAULT_GUARD // 4, self.shape.length // 4))
+        return max(MOST_IN_FLIGHT, self.shape.guard // 4)
+
     def overtaken(self, ids: np.ndarray) -> bool:
         """Say whether a writer of another process may have overwritten these steps while they were read."""
         if self.block.path is None:
             return False
         stripe, seq = ids % self.shape.stripes, ids // self.shape.stripes
-        oldest = self.heads[stripe] + MOST_IN_FLIGHT - self.shape.length
+        oldest = self.heads[stripe] + self.in_flight - self.shape.length
         return bool(np.any((oldest > 0) & (seq - self.shape.back < oldest)))
 
 

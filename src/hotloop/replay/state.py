@@ -10,8 +10,10 @@ from hotloop.replay.samplers import Sampler
 
 def take_state(ring: Ring, writer: Writer, sampler: Sampler, copy: bool) -> dict[str, np.ndarray]:
     """Return the state of a replay: its lanes up to the fullest, its heads, and what sampler and writer know."""
-    filled = ring.filled()
-    found = {"heads": ring.heads, "fresh": writer.fresh}
+    # Of this moment, also without copy: others may go on writing, in front of these heads and in the guard band.
+    heads = ring.heads.copy()
+    filled = min(ring.shape.length, int(heads.max()))
+    found = {"heads": heads, "fresh": writer.fresh}
     found |= {name: array[:, :filled] for name, array in ring.by_lane().items()}
     found |= {f"sampler.{name}": array for name, array in sampler.state().items()}
     return {name: array.copy() if copy else array for name, array in found.items()}

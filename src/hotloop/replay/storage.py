@@ -1,8 +1,8 @@
 """Where replay keeps its arrays: in memory, in shared memory, or in a file that is mapped into memory.
 
-All arrays of a replay lie in one block, so that one name is all that another process needs to see them. A block is a
-mapping that lives as long as an array looks into it. What has a name, shared memory, is unlinked by the process that
-made it, once, by `close`, or by the resource tracker of Python if that process is killed.
+All arrays of a replay lie in one block, so that one path is all that another process needs to see them. A block is a
+mapping that lives as long as an array looks into it. Shared memory has no name in any directory: it is found through
+its maker, and is gone with the last process that has it open, however that ends.
 """
 
 from __future__ import annotations
@@ -10,11 +10,9 @@ from __future__ import annotations
 import math
 import mmap
 import os
-import shutil
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import shared_memory
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +22,8 @@ import psutil
 from hotloop.errors import HotloopError
 
 Where = Literal["memory", "shared"] | Path
-SHARED = Path("/dev/shm")
+SHARED = "hotloop"
+"""What the system shows as the name of shared memory."""
 ALIGN = 1 << 21
 """Arrays begin at a huge page, so that the kernel may use such for them: random reads then miss the TLB far less."""
 SMALL = 64
@@ -64,13 +63,13 @@ class Block:
         self.nbytes = len(memory)
         self._finalizer: Callable[[], object] | None = None
 
-    def unlink_with(self, unlink: Callable[[], None]) -> Block:
-        """Let the block's name be given back when it is closed, dropped, or at exit, whichever comes first."""
-        self._finalizer = weakref.finalize(self, unlink)
+    def close_with(self, descriptor: int) -> Block:
+        """Let the block's file be closed when it is closed, dropped, or at exit, whichever comes first."""
+        self._finalizer = weakref.finalize(self, os.close, descriptor)
         return self
 
     def close(self) -> None:
-        """Give back what has a name. Arrays in use stay valid; a second call does nothing."""
+        """Let no other process attach from here on. Arrays in use stay valid; a second call does nothing."""
         if self._finalizer is not None:
             self._finalizer()
 
@@ -86,8 +85,9 @@ def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
     if where == "memory":
         return Block(_anonymous(size), fields)
     if where == "shared":
-        path, unlink = _make_shared(size)
-        return Block(_map_file(path, size), fields, path).unlink_with(unlink)
+        descriptor = _make_shared(size)
+        path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
+        return Block(_map_file(path, size), fields, path).close_with(descriptor)
     if not isinstance(where, Path):
         raise StorageError(f'storage {where!r} is unknown: say "memory", "shared", or Path("file") for a file on disk')
     _make_file(where, size)
@@ -99,8 +99,12 @@ def attach(path: Path, fields: tuple[Field, ...]) -> Block:
     size = block_size(fields)
     try:
         found = path.stat().st_size
+        # The number of a file that was closed is used again for another.
+        gone = path.is_relative_to("/proc") and not os.readlink(path).startswith(f"/memfd:{SHARED}")
     except FileNotFoundError:
-        raise StorageError(f"the replay at {path} is gone: its maker has ended or closed it") from None
+        gone, found = True, 0
+    if gone:
+        raise StorageError(f"the replay at {path} is gone: its maker has ended or closed it")
     if found < size:
         raise StorageError(f"{path} has {found:,} bytes where this replay has {size:,}: attach with its own handle")
     return Block(_map_file(path, size), fields, path)
@@ -143,22 +147,14 @@ def _anonymous(size: int) -> mmap.mmap:
     return memory
 
 
-def _make_shared(size: int) -> tuple[Path, Any]:
-    free = shutil.disk_usage(SHARED).free
-    if size > free:
-        raise _no_room(str(SHARED), size, free)
-    made = shared_memory.SharedMemory(create=True, size=size)
-    # Only its name is used from here on: the mapping of the standard library cannot be closed while arrays look
-    # into it, and every process that maps it by that library has it unlinked once more when it ends.
-    made.close()
-    maker = os.getpid()
-
-    def unlink() -> None:
-        # A forked child has the same object, and would take the memory away from its parent.
-        if os.getpid() == maker:
-            made.unlink()
-
-    return SHARED / made.name.lstrip("/"), unlink
+def _make_shared(size: int) -> int:
+    """Return the descriptor of a new file in memory."""
+    total = psutil.virtual_memory().total
+    if size > total:
+        raise _no_room("shared memory", size, total)
+    descriptor = os.memfd_create(SHARED)
+    os.ftruncate(descriptor, size)
+    return descriptor
 
 
 def _make_file(path: Path, size: int) -> None:

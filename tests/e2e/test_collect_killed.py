@@ -1,0 +1,160 @@
+"""Workers and learners killed at any moment: nothing torn is sampled, nothing is left, and it goes on.
+
+The long form is `make soak`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from tests.collecting import ROOT, check_batch, light_job, light_replay, light_weights
+
+import hotloop
+from hotloop.clock import now_ns
+from hotloop.collect import Job, Recipe, WorkerOptions, Workers
+from hotloop.replay import FrameReplay, Prioritised
+
+KILLS = 4
+PATIENCE_S = 60.0
+
+LEARNER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from hotloop.collect import WorkerOptions, Workers
+from tests.collecting import light_job, light_replay, light_weights
+how = sys.argv[2]
+workers = Workers(light_job(pause_s=0.001), light_replay(500), light_weights(), WorkerOptions(count=2))
+if how == "starting":
+    workers.start()
+else:
+    workers.collect(100)
+print(*workers.processes, flush=True)
+if how == "exit":
+    sys.exit()
+while True:
+    time.sleep(0.1) if how == "starting" else workers.collect(50)
+"""
+
+
+@pytest.fixture(autouse=True)
+def findable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+
+def patiently(pause_s: float = 0.05) -> Iterator[None]:
+    until = now_ns() + round(PATIENCE_S * 1e9)
+    while now_ns() < until:
+        yield
+        time.sleep(pause_s)
+
+
+def running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_workers_killed_again_and_again() -> None:
+    replay = light_replay(400, prioritised=Prioritised())
+    rng, chance = np.random.default_rng(0), np.random.default_rng(1)
+    options = WorkerOptions(count=2, ahead=64, restarts=KILLS)
+    with Workers(light_job(), replay, light_weights(), options) as workers:
+        reasons, steps, version = [], 0, 1
+        for _ in range(KILLS):
+            workers.collect(200)
+            pid = workers.processes[int(chance.integers(2))]
+            time.sleep(float(chance.random()) * 0.02)
+            os.kill(pid, signal.SIGKILL)
+            for _ in patiently(0.0):
+                told = workers.collect(20)
+                steps += told.steps
+                reasons += [each.reason for each in told.restarts]
+                batch = replay.sample(32, rng)
+                check_batch(batch)
+                replay.update_priorities(batch.index, np.asarray(rng.random(32), np.float32))
+                version += 1
+                assert workers.publish(light_weights(float(version))) == version
+                if len(reasons) and pid not in workers.processes:
+                    break
+        assert reasons == ["it was killed by SIGKILL"] * KILLS
+        assert not workers.collect(400).restarts
+        for _ in range(20):
+            check_batch(replay.sample(64, rng))
+
+
+@pytest.mark.parametrize("how", ["kill", "starting", "exit"])
+def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
+    blocks = set(Path("/dev/shm").iterdir())
+    learner = subprocess.Popen(
+        [sys.executable, "-c", LEARNER, str(ROOT), how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert learner.stdout is not None
+    pids = [int(each) for each in learner.stdout.readline().split()]
+    assert len(pids) == 2
+    if how == "kill":
+        os.kill(pids[0], signal.SIGSTOP)  # what is stopped takes no notice of anything but being killed
+    if how != "exit":
+        learner.kill()
+    assert learner.wait(PATIENCE_S) == (0 if how == "exit" else -signal.SIGKILL)
+    for _ in patiently():
+        left = [each for each in pids if running(each)]
+        if not left:
+            break
+    for each in left:
+        os.kill(each, signal.SIGKILL)
+    assert not left
+    assert learner.communicate() == ("", "")
+    assert set(Path("/dev/shm").iterdir()) <= blocks | {each for each in Path("/dev/shm").iterdir() if mapped(each)}
+
+
+def mapped(block: Path) -> bool:
+    """Say whether another program of this machine has it open."""
+    for process in psutil.process_iter():
+        try:
+            if str(block) in Path(f"/proc/{process.pid}/maps").read_text():
+                return True
+        except OSError:
+            continue
+    return False
+
+
+def test_workers_record_themselves_into_the_run_of_their_parent(tmp_path: Path) -> None:
+    options = WorkerOptions(count=1, ahead=0, first="hotloop.record.children:start_here")
+    workers = Workers(light_job(), light_replay(2000, lanes=1), light_weights(), options)
+    with hotloop.record(tmp_path / "run"), workers:
+        workers.collect(500)
+        (pid,) = workers.processes
+    trace = hotloop.load(tmp_path / "run")
+    (found,) = [each for each in trace.processes if each.pid == pid]
+    names = {node.name for thread in found.threads for node in thread.nodes}
+    assert {"env.step", "act", "replay.store"} <= names
+
+
+def test_an_emulator_plays_in_a_worker() -> None:
+    pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
+    job = Job(
+        Recipe("hotloop.envs.nes:MarioEnv"),
+        Recipe("tests.collecting:RandomPolicy", {"actions": 7}),
+        frames_per_step=4,
+        figures=("flag", "distance", "cause"),
+    )
+    replay = FrameReplay(2000, 1, (84, 84), storage="shared")
+    with Workers(job, replay, {"w": np.zeros(1)}, WorkerOptions(count=1, ahead=0)) as workers:
+        told = [workers.collect(100)]
+        os.kill(workers.processes[0], signal.SIGKILL)
+        told += [workers.collect(200), workers.collect(200)]
+        assert [each.reason for one in told for each in one.restarts] == ["it was killed by SIGKILL"]
+        assert all(one.frames == 4 * one.steps for one in told)
+        episodes = [each for one in told for each in one.episodes]
+        assert all(set(each.figures) == {"flag", "distance", "cause"} for each in episodes)
+        assert replay.sample(64, np.random.default_rng(0)).obs.shape == (64, 4, 84, 84)
