@@ -166,6 +166,14 @@ def test_places_along_the_route_and_places_reached() -> None:
         assert max(begun) < 1300
 
 
+def test_a_share_of_the_episodes_begins_at_the_beginning_all_the_same() -> None:
+    with playing(start="route", begin_share=1.0) as env:
+        assert {env.reset(seed=seed)[1]["x"] for seed in range(20)} == {40}
+    with playing(start="route", begin_share=0.5) as env:
+        begun = [env.reset(seed=seed)[1]["x"] for seed in range(100)]
+        assert 40 <= begun.count(40) <= 70, "half of them, and some of the others by chance"
+
+
 def test_a_saved_state_is_a_place_to_begin() -> None:
     with playing() as env:
         env.reset()
@@ -214,7 +222,8 @@ def test_play_without_sense_does_not_finish_the_first_level(policy: str) -> None
         ({"skip": 0}, "skip is 0: give a whole number of at least 1"),
         ({"level": "first"}, "level is 'first': give a world and a level such as 1-2, or random"),
         ({"level": "2-1"}, "level is '2-1': give one of 1-1, 1-2, 1-3, 1-4"),
-        ({"sticky": 1.0}, "sticky is 1.0"),
+        ({"sticky": 1.0}, "sticky is 1.0: give a number from 0 to below 1"),
+        ({"begin_share": 1.5}, "begin_share is 1.5: give a number from 0 to 1"),
         ({"rewards": 3}, "rewards is 3: give MarioRewards"),
         ({"colour": "grey"}, "Mario has no option 'colour': there are rom, rom_unchecked, level"),
         ({"render_mode": "human"}, "render_mode is 'human': give one of rgb_array"),

@@ -6,8 +6,10 @@ stride 1 over fewer places and more channels: the same sums, in a shape that pro
 
 from __future__ import annotations
 
+import sys
 import threading
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,6 +20,8 @@ from torch import Tensor
 U64 = np.uint64
 SCALE = np.float32(1 / 255)
 UNMOVED = np.zeros((1, 2), np.int64)
+FOUR = 4
+"""The fold for which there is a quicker way: four pixels are one number of 32 bits."""
 
 
 # With its types given, it is compiled for arrays of any layout: batches are views of a replay's windows.
@@ -49,6 +53,30 @@ def fold_rows(frames, shift, fold: int, rows: tuple[int, int], out) -> None:
                         )
 
 
+@njit("void(uint32[:,:,:,:], UniTuple(int64, 2), float32[:,:,:,::1])", cache=True, nogil=True)
+def fold_fours(words, rows: tuple[int, int], out) -> None:
+    """Do what `fold_rows` does for k = 4 and frames that stay where they are, four pixels at a time.
+
+    Args:
+        words: Frames of which each four pixels of a line are one number, uint32 [B, C, S, S / 4].
+        rows: Which of the B.
+        out: float32 [B, S / 4, S / 4, 16 C].
+    """
+    channels, side, blocks = words.shape[1], words.shape[2], words.shape[3]
+    byte = np.uint32(255)
+    for b in range(rows[0], rows[1]):
+        for y in range(side):
+            row, line = U64(y // 4), U64(y)
+            for c in range(channels):
+                base = U64((c * 4 + y % 4) * 4)
+                for block in range(blocks):
+                    at, four = U64(block), words[U64(b), U64(c), line, U64(block)]
+                    for j in range(4):
+                        # By way of int32, from which processors convert eight at a time.
+                        pixel = np.int32((four >> np.uint32(8 * j)) & byte)
+                        out[U64(b), row, at, base + U64(j)] = np.float32(pixel) * SCALE
+
+
 def fold_rows_twin(frames: NDArray[np.uint8], shift: NDArray[np.int64], fold: int) -> NDArray[np.float32]:
     """Do the same with whole arrays: the definition."""
     count, channels, side, _ = frames.shape
@@ -72,14 +100,17 @@ def folded(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] | None
     count, channels, side, _ = frames.shape
     out = np.empty((count, side // fold, side // fold, channels * fold * fold), np.float32)
     parts = max(1, min(torch.get_num_threads(), count // 16))
-    jobs = [
-        (frames, UNMOVED if shift is None else shift, fold, span, out)
-        for span in pairwise([count * part // parts for part in range(parts + 1)])
-    ]
-    helpers = [threading.Thread(target=fold_rows, args=job) for job in jobs[1:]]
+    spans = pairwise([count * part // parts for part in range(parts + 1)])
+    words = frames.view(np.uint32) if shift is None and fold == FOUR and frames.strides[3] == 1 else None
+    if words is not None and words.flags.aligned and sys.byteorder == "little":
+        work, given = fold_fours, (words,)
+    else:
+        work, given = fold_rows, (frames, UNMOVED if shift is None else shift, fold)
+    jobs: list[Any] = [(*given, span, out) for span in spans]
+    helpers = [threading.Thread(target=work, args=job) for job in jobs[1:]]
     for helper in helpers:
         helper.start()
-    fold_rows(*jobs[0])
+    work(*jobs[0])
     for helper in helpers:
         helper.join()
     return torch.from_numpy(out).permute(0, 3, 1, 2)

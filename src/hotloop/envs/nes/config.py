@@ -60,6 +60,8 @@ class MarioConfig:
     """Pixels a side."""
     start: str = "begin"
     """Where an episode begins: `begin`, somewhere along the `route` that finishes the level, or somewhere `reached`."""
+    begin_share: float = 0.0
+    """The share of episodes that begin at the beginning all the same."""
     patience: int = 40
     """An episode ends after this many steps without getting further."""
     max_steps: int = 0
@@ -77,8 +79,11 @@ class MarioConfig:
         whole("skip", self.skip, least=1)
         for name in ("patience", "max_steps", "noops"):
             whole(name, getattr(self, name), least=1 if name == "patience" else 0)
-        if isinstance(self.sticky, bool) or not isinstance(self.sticky, int | float) or not 0 <= self.sticky < 1:
-            raise HotloopError(f"sticky is {self.sticky!r}: give a number from 0 to below 1")
+        for name, upto in (("sticky", "below 1"), ("begin_share", "1")):
+            value = getattr(self, name)
+            real = isinstance(value, int | float) and not isinstance(value, bool)
+            if not real or not 0 <= value <= 1 or (value == 1 and upto != "1"):
+                raise HotloopError(f"{name} is {value!r}: give a number from 0 to {upto}")
         if not isinstance(self.rewards, MarioRewards):
             raise HotloopError(f"rewards is {self.rewards!r}: give MarioRewards(...)")
         if self.level != RANDOM:

@@ -41,8 +41,8 @@ class MarioEnv(gymnasium.Env[Array, Any]):
 
     Args:
         render_mode: "rgb_array" or None. What `render` returns is the console's picture, 240×224.
-        options: The fields of `MarioConfig`: rom, rom_unchecked, level, actions, skip, size, start, patience,
-            max_steps, noops, sticky, rewards.
+        options: The fields of `MarioConfig`: rom, rom_unchecked, level, actions, skip, size, start, begin_share,
+            patience, max_steps, noops, sticky, rewards.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 15}  # noqa: RUF012 as Gymnasium has it
@@ -196,6 +196,8 @@ class MarioEnv(gymnasium.Env[Array, Any]):
         if level not in self._begins:
             self._begins[level] = begin_level(self._emulator, *parse_level(level), runner=self._runner)
         if self.config.start == "begin":
+            return self._begins[level]
+        if self.config.begin_share and self.np_random.random() < self.config.begin_share:
             return self._begins[level]
         if level not in self._places:
             self._places[level] = [self._begins[level]]

@@ -1,0 +1,265 @@
+"""DQN over frames by hand where it can be computed by hand, its kernels against the plain one, and who plays by it."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+import torch
+
+from hotloop.errors import HotloopError
+from hotloop.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transitions
+from hotloop.learn.choose import choose_kernel, made_up_frames
+from hotloop.learn.frame_dqn_state import PHASES, statistics
+from hotloop.learn.frame_policy import Exploration, FramePolicy
+
+PLAIN = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
+NORMED = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16, norm=True)
+ODD = FrameQShape((2, 29, 29), 3, convs=((4, 5, 3), (8, 3, 2)), hidden=16, dueling=False)
+SHAPES = {"plain": PLAIN, "normed": NORMED, "odd": ODD}
+
+
+def make(shape: FrameQShape, kernel: str = "torch", **more: object) -> FrameDQN:
+    return FrameDQN(FrameDQNConfig(shape, **({"batch": 8} | more)), seed=3, kernel=kernel)  # type: ignore[arg-type]
+
+
+def rows(agent: FrameDQN, updates: int = 1, seed: int = 0) -> Transitions:
+    return made_up_frames(agent.config, updates, np.random.default_rng(seed))
+
+
+def difference(ours: FrameDQN, theirs: FrameDQN) -> float:
+    a, b = ours.tensors(), theirs.tensors()
+    assert a.keys() == b.keys()
+    return max(np.abs(a[name] - b[name]).max() for name in a if a[name].dtype == np.float32)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_lean_gives_the_numbers_of_the_plain_kernel(name: str) -> None:
+    plain, lean = make(SHAPES[name]), make(SHAPES[name], "lean")
+    for seed in range(3):
+        told, same = plain.update(rows(plain, seed=seed)), lean.update(rows(lean, seed=seed))
+        assert same.loss == pytest.approx(told.loss, rel=1e-4)
+        assert same.td_abs == pytest.approx(told.td_abs, rel=1e-4, abs=1e-5)
+    assert difference(plain, lean) < 5e-5
+    obs = rows(plain).obs
+    assert lean.q_values(obs) == pytest.approx(plain.q_values(obs), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_compiled_gives_the_numbers_of_the_plain_kernel() -> None:
+    plain, compiled = make(PLAIN), make(PLAIN, "compile")
+    plain.update(rows(plain, 2))
+    compiled.update(rows(compiled, 2))
+    assert difference(plain, compiled) < 1e-4
+
+
+@pytest.mark.parametrize("kernel", ["torch", "lean"])
+@pytest.mark.parametrize("double", [False, True])
+def test_an_update_is_what_the_equations_say(kernel: str, double: bool) -> None:
+    agent = make(PLAIN, kernel, double=double, tau=0.25, clip=0.0, lr=0.01)
+    state, batch = agent._state, rows(agent)
+    with torch.no_grad():
+        # So that the two networks do not agree.
+        state.target_weights.add_(torch.randn(state.target_weights.shape, generator=torch.Generator().manual_seed(1)))
+        obs, next_obs = (torch.from_numpy(each).float() / 255 for each in (batch.obs, batch.next_obs))
+        target, chooser = state.target_network(next_obs), state.network(next_obs)
+        best = (chooser if double else target).argmax(1)
+        goal = torch.from_numpy(batch.reward) + torch.from_numpy(batch.discount) * target[torch.arange(8), best]
+        error = state.network(obs)[torch.arange(8), torch.from_numpy(batch.action)] - goal
+        size = error.abs()
+        loss = (torch.from_numpy(batch.weight) * torch.where(size < 1, size**2 / 2, size - 0.5)).mean()
+        assert (chooser.argmax(1) != target.argmax(1)).any(), "or double and plain could not be told apart"
+    target_before = state.target_weights.clone()
+    told = agent.update(batch)
+    assert told.td_abs == pytest.approx(size.numpy(), rel=1e-4, abs=1e-5)
+    assert told.loss[0] == pytest.approx(loss.item(), rel=1e-4)
+    assert torch.allclose(state.target_weights, 0.75 * target_before + 0.25 * state.online.weights, atol=1e-6)
+    assert agent.updates == 1
+
+
+@pytest.mark.parametrize("kernel", ["torch", "lean"])
+def test_parts_add_up_to_the_large_batch(kernel: str) -> None:
+    whole, parts = make(PLAIN, kernel), make(PLAIN, kernel, accumulate=4)
+    for seed in range(2):
+        told, same = whole.update(rows(whole, seed=seed)), parts.update(rows(parts, seed=seed))
+        assert same.loss == pytest.approx(told.loss, rel=1e-5)
+        assert same.td_abs == pytest.approx(told.td_abs, rel=1e-4, abs=1e-5)
+    assert difference(whole, parts) < 2e-5
+
+
+def test_parts_do_not_add_up_behind_batch_normalisation() -> None:
+    whole, parts = make(NORMED), make(NORMED, accumulate=4)
+    told, same = whole.update(rows(whole)), parts.update(rows(parts))
+    assert same.td_abs != pytest.approx(told.td_abs, rel=1e-3), "each part is normalised by itself"
+
+
+@pytest.mark.parametrize("kernel", ["torch", "lean"])
+def test_the_target_follows_with_its_statistics(kernel: str) -> None:
+    agent = make(NORMED, kernel, tau=0.25)
+    state = agent._state
+    assert all(conv.bias is None for conv in state.network.convs)
+    before = {name: each.clone() for name, each in statistics(state.target_network).items()}
+    assert len(before) == 4, "a mean and a variance for each convolution"
+    agent.update(rows(agent))
+    ours, theirs = statistics(state.network), statistics(state.target_network)
+    for name, earlier in before.items():
+        assert not torch.allclose(ours[name], earlier), "learning takes note of what it sees"
+        assert torch.allclose(theirs[name], 0.75 * earlier + 0.25 * ours[name], atol=1e-6)
+
+
+def test_acting_does_not_change_the_statistics_nor_depend_on_the_others() -> None:
+    agent = make(NORMED, "lean")
+    agent.update(rows(agent))
+    before = {name: each.clone() for name, each in statistics(agent._state.network).items()}
+    obs = rows(agent).obs
+    together, alone = agent.q_values(obs), agent.q_values(obs[:1])
+    assert together[:1] == pytest.approx(alone, abs=1e-5)
+    assert all(torch.equal(each, before[name]) for name, each in statistics(agent._state.network).items())
+
+
+@pytest.mark.parametrize("kernel", ["torch", "lean"])
+def test_bfloat16_is_near(kernel: str) -> None:
+    full, lower = make(PLAIN, kernel), make(PLAIN, kernel, precision="bfloat16")
+    told, near = full.update(rows(full)), lower.update(rows(lower))
+    assert near.loss == pytest.approx(told.loss, rel=0.05)
+    assert near.td_abs != pytest.approx(told.td_abs, rel=1e-6), "it must be another precision"
+    assert all(array.dtype == np.float32 for name, array in lower.tensors().items() if "weights" in name)
+    assert lower.q_values(rows(lower).obs).dtype == np.float32
+
+
+def test_a_gradient_is_no_longer_than_it_may_be() -> None:
+    """With Adam the size of a step says nothing, so the moments are looked at: after one update, a tenth of it."""
+    for kernel in ("torch", "lean"):
+        agent = make(PLAIN, kernel, clip=1e-3)
+        agent.update(rows(agent))
+        assert agent._state.online.mean.norm().item() == pytest.approx(1e-4, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_saved_learner_goes_on_bit_by_bit_with_another_kernel_too(name: str) -> None:
+    agent = make(SHAPES[name], "lean")
+    agent.update(rows(agent))
+    other = make(SHAPES[name], "lean")
+    other.load(agent.tensors())
+    agent.update(rows(agent, seed=1))
+    other.update(rows(other, seed=1))
+    assert difference(agent, other) == 0
+    assert other.updates == 2
+    plain = make(SHAPES[name], "torch")
+    plain.load(agent.tensors())
+    assert difference(agent, plain) == 0
+
+
+def test_a_learner_of_another_shape_is_refused_and_nothing_changes() -> None:
+    agent, other = make(PLAIN), make(NORMED)
+    before = agent.tensors()
+    with pytest.raises(HotloopError):
+        agent.load(other.tensors())
+    assert all((array == before[name]).all() for name, array in agent.tensors().items())
+
+
+def test_phases_are_told_in_their_order() -> None:
+    agent = make(PLAIN, "lean")
+    told: list[str] = []
+
+    class Note:
+        def __init__(self, name: str) -> None:
+            told.append(name)
+
+        def __enter__(self) -> None:
+            pass
+
+        def __exit__(self, *error: object) -> None:
+            pass
+
+    agent.update(rows(agent), Note)
+    assert tuple(told) == PHASES
+
+
+def test_the_kernel_is_chosen_without_touching_the_learner() -> None:
+    agent = make(PLAIN, "torch")
+    before = agent.tensors()
+    choice = choose_kernel(agent, 1)
+    assert set(choice.update_s) == {"torch", "lean"}, "compiling takes too long to be tried unasked"
+    assert all((array == before[name]).all() for name, array in agent.tensors().items())
+
+
+def test_it_learns_what_a_frame_is_worth() -> None:
+    """One step, two kinds of frame: the right action gives 1 and ends the episode."""
+    shape = FrameQShape((2, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
+    agent = FrameDQN(FrameDQNConfig(shape, batch=32, lr=3e-3, tau=0.1), seed=0, kernel="lean")
+    rng = np.random.default_rng(0)
+    for _ in range(150):
+        kind, action = rng.integers(2, size=(2, 32))
+        obs = np.where(kind[:, None, None, None] > 0, 200, 30).astype(np.uint8) * np.ones((1, 2, 36, 36), np.uint8)
+        reward = (kind == action).astype(np.float32)
+        agent.update(Transitions(obs, action, reward, obs, np.zeros(32, np.float32)))
+    dark, bright = agent.q_values(np.stack([np.full((2, 36, 36), 30, np.uint8), np.full((2, 36, 36), 200, np.uint8)]))
+    assert [*dark, *bright] == pytest.approx([1, 0, 0, 1], abs=0.25)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda: FrameQShape((3, 36), 5), "observation shape"),  # type: ignore[arg-type]
+        (lambda: FrameQShape((3, 36, 30), 5), "observation shape"),
+        (lambda: FrameQShape((3, 36, 36), 1), "actions is 1"),
+        (lambda: FrameQShape((3, 6, 6), 5), "too small"),
+        (lambda: FrameQShape((3, 36, 36), 5, hidden=0), "hidden is 0"),
+        (lambda: FrameDQNConfig(PLAIN, accumulate=3), "divides the batch"),
+        (lambda: FrameDQNConfig(PLAIN, tau=2), "tau is 2"),
+        (lambda: make(PLAIN, "numba"), "no kernel 'numba'"),
+        (lambda: make(PLAIN, precision="float16"), "for CUDA"),
+        (lambda: make(PLAIN).update(rows(make(PLAIN, batch=3))), "multiple of the batch size"),
+        (lambda: make(PLAIN).greedy(np.zeros((1, 3, 36, 36), np.float32)), "uint8"),
+        (lambda: Exploration(start=2.0), "start is 2"),
+        (lambda: Exploration(hold=0), "hold is 0"),
+    ],
+)
+def test_mistakes_are_named(wrong: object, said: str) -> None:
+    with pytest.raises(HotloopError, match=said):
+        wrong()  # type: ignore[operator]
+
+
+def test_epsilon_falls_in_a_straight_line() -> None:
+    exploration = Exploration(start=1.0, end=0.2, steps=100)
+    assert [exploration.epsilon(n) for n in (0, 50, 100, 1000)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
+
+
+def test_a_policy_plays_by_the_weights_that_it_was_handed() -> None:
+    agent = make(NORMED, "lean")
+    agent.update(rows(agent))
+    policy = FramePolicy(NORMED, Exploration(start=0.0, end=0.0))
+    obs, rng = rows(agent, 4).obs, np.random.default_rng(0)
+    arrays = {name: each.numpy().copy() for name, each in agent.weights().items()}
+    for array in arrays.values():
+        array.flags.writeable = False  # as a shared block may be
+    policy.load(arrays, 7)
+    assert policy.version == 7
+    assert (policy.act(obs, 0, rng) == agent.greedy(obs)).all()
+    values = policy._glance.values(policy._network, policy._glance.input(obs)).numpy()
+    assert values == pytest.approx(agent.q_values(obs), abs=1e-6)
+
+
+def test_what_is_tried_is_held() -> None:
+    policy = FramePolicy(PLAIN, pickle.loads(pickle.dumps(Exploration(start=1.0, end=1.0, hold=4))))
+    rng, seen = np.random.default_rng(0), np.zeros((2, 3, 36, 36), np.uint8)
+    played = np.array([policy.act(seen, step, rng) for step in range(4000)])
+    assert (np.bincount(played.ravel(), minlength=5) > 1000).all(), "all actions are tried alike"
+    for lane in played.T:
+        stays = (lane[1:] == lane[:-1]).mean()
+        # A spell is 2.5 steps on average, after which one in five draws is the same again.
+        assert stays == pytest.approx(1 - (1 / 2.5) * (4 / 5), abs=0.03)
+
+
+def test_chance_is_asked_for_the_same_whatever_epsilon_is() -> None:
+    seen = np.zeros((1, 3, 36, 36), np.uint8)
+    after = []
+    for epsilon in (0.0, 0.5, 1.0):
+        rng = np.random.default_rng(5)
+        policy = FramePolicy(PLAIN, Exploration(start=epsilon, end=epsilon))
+        for step in range(10):
+            policy.act(seen, step, rng)
+        after.append(rng.random())
+    assert after[0] == after[1] == after[2]

@@ -1,0 +1,112 @@
+"""Mario as its pipeline plays it: what is asked of the console, and what is refused before anything begins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
+
+from hotloop.envs.nes.rom import RUNNER
+from hotloop.errors import HotloopError
+from hotloop.pipelines import mario
+from hotloop.pipelines.dqn_mario import PRESETS, Config
+from hotloop.pipelines.games import Act
+
+RUN, RUN_JUMP, LEFT = 3, 4, 6
+
+
+def right(obs: np.ndarray) -> np.ndarray:
+    return np.full(len(obs), RUN_JUMP)
+
+
+def dancer() -> Act:
+    """Run and turn, so that it shows which actions were repeated."""
+    steps = cycle((RUN, RUN, RUN, LEFT))
+    return lambda obs: np.full(len(obs), next(steps))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_every_preset_can_be_played(preset: str) -> None:
+    mario.check(PRESETS[preset][0])
+
+
+def test_training_episodes_begin_along_the_route_of_our_own_game_only(tmp_path: Path) -> None:
+    assert mario.start_of(Config()) == "route"
+    assert mario.start_of(Config(rom=str(RUNNER))) == "route"
+    other = tmp_path / "other.nes"
+    other.write_bytes(RUNNER.read_bytes() + b"more")
+    assert mario.start_of(Config(rom=str(other), rom_unchecked=True)) == "reached"
+    assert mario.start_of(Config(start="begin")) == "begin"
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (Config(rom="nowhere.nes"), "cannot be read"),
+        (Config(rom=__file__), "not in iNES format"),
+        (Config(level="1-5"), "--level 1-5: this cartridge has 1-1, 1-2, 1-3, 1-4"),
+        (Config(level="meadow"), "meadow"),
+    ],
+)
+def test_what_cannot_be_played_is_refused(config: Config, said: str) -> None:
+    with pytest.raises(HotloopError, match=said):
+        mario.check(config)
+
+
+def test_routes_are_known_for_our_own_game_only(tmp_path: Path) -> None:
+    other = tmp_path / "other.nes"
+    other.write_bytes(RUNNER.read_bytes() + b"more")
+    with pytest.raises(HotloopError, match="another cartridge"):
+        mario.check(Config(rom=str(other)))
+    with pytest.raises(HotloopError, match="--start route"):
+        mario.check(Config(rom=str(other), rom_unchecked=True, start="route"))
+    mario.check(Config(rom=str(other), rom_unchecked=True, level="8-4"))
+
+
+def test_places() -> None:
+    config = Config()
+    assert mario.home(config) == "1-1"
+    assert mario.places(config, None, False) == ["1-1"]
+    assert mario.places(replace(config, level="random"), None, False) == ["1-1", "1-2", "1-3", "1-4"]
+    assert mario.levels(config, ["1-2", "1-4"]) == ["1-2", "1-4"]
+    for boards, official in (([8], False), (None, True)):
+        with pytest.raises(HotloopError, match="other games"):
+            mario.places(config, boards, official)
+
+
+def test_held_out_episodes_are_disturbed_and_the_same_every_time() -> None:
+    config = Config(noops=0, sticky=0.0, max_steps=12)
+    one, again = (mario.play_episodes(dancer(), config, 4, "1-1") for _ in range(2))
+    assert (one.score == again.score).all() and (one.returned == again.returned).all()
+    assert one.length.tolist() == [12] * 4 and one.cause.tolist() == ["limit"] * 4
+    assert len(set(one.returned.tolist())) > 1, "the same buttons, of which others are repeated"
+    assert one.summary()["success_rate"] == 0
+
+
+def test_always_right_and_jump_does_not_clear_the_first_level() -> None:
+    played = mario.play_episodes(right, Config(), 3, "1-1")
+    assert set(played.cause) <= {"death", "deadlock"} and played.summary()["success_rate"] == 0
+    assert (played.score > 100).all()
+
+
+def test_a_watched_episode_is_one_of_them() -> None:
+    config = Config(max_steps=12)
+    played = mario.play_episodes(right, config, 2, "1-1")
+    seen = list(mario.watch(right, config, "1-1", 1, "rgb_array"))
+    assert (seen[-1].score, seen[-1].steps, seen[-1].cause) == (played.score[1], 12, "limit")
+    assert [each.steps for each in seen] == list(range(13))
+    game = mario.watch(right, config, "1-1", 0, "rgb_array")
+    assert next(game).draw().shape == (224, 240, 3)
+    game.close()
+
+
+def test_what_is_seen() -> None:
+    stack = mario.Stack(np.full((2, 2), 7, np.uint8), 3)
+    assert stack.seen.shape == (1, 3, 2, 2) and (stack.seen == 7).all()
+    stack.push(np.full((2, 2), 9, np.uint8))
+    assert stack.seen[0, :, 0, 0].tolist() == [7, 7, 9]
