@@ -35,7 +35,9 @@ PROGRAMS = {
     "sac_update": "bench/sac_update.py",
     "sac_training": "bench/sac_training.py",
     "ricochet_env": "bench/ricochet_env.py",
+    "ricochet_training": "bench/ricochet_training.py",
     "nes_env": "bench/nes_env.py",
+    "collectors": "bench/collectors.py",
 }
 
 

@@ -1,9 +1,11 @@
-"""ppo-ricochet as a user calls it: trains with and without memory, resumes to the same bits, plays; and mistakes."""
+"""ppo-ricochet as a user calls it: trains with memory and without, is recorded, resumed, plays, learns; mistakes."""
 
 from __future__ import annotations
 
+import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -71,12 +73,38 @@ def test_evaluation_has_levels_and_gaps_and_play_shows_a_board(trained: Path, pl
     assert (place / "board.gif").read_bytes()[:3] == b"GIF"
 
 
-@pytest.mark.parametrize("observation", ["stops", "rgb"])
-def test_other_observations_train_too(observation: str, place: Path) -> None:
-    run = place / observation
-    words = ("--observation", observation, "--core", "cnn" if observation == "stops" else "drc")
+@pytest.mark.parametrize("words", [("--observation", "stops"), ("--preset", "rgb"), ("--preset", "lstm")])
+def test_other_observations_train_too(words: tuple[str, str], place: Path) -> None:
+    run = place / words[1]
     hotloop(place, "train", "ppo-ricochet", *SMALL, *words, *RUN, "--steps", 64, "--out", run)
     assert result(run)["env_steps"] == 64
+
+
+def test_the_recording_has_the_names_of_the_study_and_its_flags_work(place: Path) -> None:
+    run, report = place / "recorded", place / "report.json"
+    words = ("--enable-profiling", "--profiling_report", report, "--profiling-summary-freq", 32, "--timesteps", 64)
+    others = ("--preset", "faithful", "--eval-episodes", 4, "--no-tensorboard", "--out", run)
+    done = hotloop(place, "train", "ppo-ricochet", *SMALL, *words, *others)
+    assert done.stderr.count("steps/s") >= 2, "a line every 32 steps"
+    assert "level 0" in done.stderr
+    names = {each["name"] for each in json.loads(report.read_text(encoding="utf-8"))["spans"]}
+    assert names >= {
+        "env_rgb_observation_generation", "env_rgb_rendering", "env_rgb_draw_grid", "env_rgb_draw_walls",
+        "env_rgb_draw_robots", "env_rgb_draw_target", "convlstm_forward_pass", "convlstm_boundary_padding",
+        "convlstm_conv_encoder", "convlstm_layers", "convlstm_global_pooling", "recurrent_policy_forward",
+        "recurrent_policy_action_value",
+    }  # fmt: skip
+    explained = json.loads(hotloop(place, "explain", run, "--json").stdout)
+    assert explained["counts"]["env_steps"] == 64
+    assert explained["counts"]["updates"] == 2 * 2 * 2
+
+
+def test_small_boards_are_learnt(place: Path) -> None:
+    """Two robots on boards of 8×8, from planes; random play solves about a third."""
+    run = place / "learnt"
+    words = ("--size", 8, "--robots", 2, "--bank-boards", 400, "--envs", 32, "--boards", 8)
+    hotloop(place, "train", "ppo-ricochet", *words, *RUN[2:], "--eval-episodes", 40, "--steps", 16_384, "--out", run)
+    assert result(run)["success_rate"] >= 0.5  # type: ignore[operator]
 
 
 def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
@@ -84,6 +112,8 @@ def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
     words = ("--curriculum", "--promotion", "0.0", "--max-steps", "1", "--steps", "320")
     done = hotloop(place, "train", "ppo-ricochet", *SMALL, *words, *RUN, "--out", run)
     assert "on to level 1" in done.stderr and "on to level 2" in done.stderr
+    with (run / "progress.csv").open(encoding="utf-8") as file:
+        assert float(list(csv.DictReader(file))[-1]["level"]) >= 2
 
 
 @pytest.mark.parametrize(
@@ -95,6 +125,8 @@ def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
         (["--level", "7"], "--level is 7"),
         (["--bank", "nowhere"], "nowhere"),
         (["--size", "12", "--observation", "rgb"], "12 cells"),
+        (["--core", "lstm"], "lstm reads pictures"),
+        (["--precision", "float8"], "precision"),
     ],
 )
 def test_mistakes_get_one_line(words: list[str], said: str, place: Path) -> None:
@@ -102,4 +134,22 @@ def test_mistakes_get_one_line(words: list[str], said: str, place: Path) -> None
     last = done.stderr.splitlines()[-1]
     assert said in last
     assert "Traceback" not in done.stderr
+    assert not (place / "wrong").exists()
+
+
+@pytest.mark.parametrize(("damage", "said"), [("cut", "damaged or cut off"), ("version", "of version 2")])
+def test_a_bank_that_cannot_be_read_is_refused_and_left(damage: str, said: str, trained: Path, place: Path) -> None:
+    del trained  # it made the bank
+    made, bank = next((place / "cache" / "hotloop").glob("ricochet-v1-8-4-60")), place / f"bank-{damage}"
+    shutil.copytree(made, bank)
+    if damage == "cut":
+        (bank / "puzzles.parquet").write_bytes((made / "puzzles.parquet").read_bytes()[:500])
+    else:
+        manifest = json.loads((bank / "manifest.json").read_text(encoding="utf-8"))
+        (bank / "manifest.json").write_text(json.dumps(manifest | {"version": 2}), encoding="utf-8")
+    before = {file.name: file.read_bytes() for file in bank.iterdir()}
+    words = ("--size", "8", "--bank", bank, "--out", place / "wrong")
+    done = hotloop(place, "train", "ppo-ricochet", *words, code=2)
+    assert said in done.stderr.splitlines()[-1]
+    assert {file.name: file.read_bytes() for file in bank.iterdir()} == before
     assert not (place / "wrong").exists()

@@ -30,6 +30,26 @@ def test_folding_equals_its_twin(
     assert (ours.permute(0, 2, 3, 1).numpy() == fold_rows_twin(frames, shift, fold)).all()
 
 
+@given(
+    count=st.integers(1, 40), channels=st.integers(1, 5), blocks=st.integers(1, 6), way=st.sampled_from("cgvo"),
+    seed=st.integers(0, 2**32 - 1),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None)
+def test_folding_four_pixels_at_a_time_equals_the_twin(
+    count: int, channels: int, blocks: int, way: str, seed: int
+) -> None:
+    side = 4 * blocks
+    whole = np.random.default_rng(seed).integers(0, 256, (count, channels + 2, side + 4, side + 8), dtype=np.uint8)
+    frames = {
+        "c": np.ascontiguousarray(whole[:, 1:-1, :-4, :-8]),
+        "g": whole[:, 1:-1, 2:-2, 4:-4],
+        "v": whole[:, 1:-1, 2:-2, 3:-5],  # begins within a word
+        "o": whole[:, 1:-1, 2:-2, ::-1][..., 4:-4],  # runs backwards
+    }[way]
+    ours = folded(frames, 4).permute(0, 2, 3, 1).numpy()
+    assert (ours == fold_rows_twin(frames, np.zeros((1, 2), np.int64), 4)).all()
+
+
 def test_frames_that_stay_are_divided_by_255() -> None:
     frames = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
     plain = folded(frames, 1).numpy()

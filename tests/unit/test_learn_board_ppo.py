@@ -8,13 +8,17 @@ import torch
 
 from hotloop.errors import HotloopError
 from hotloop.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
-from hotloop.learn.board_networks import _border
+from hotloop.learn.board_drc import border
+from hotloop.learn.board_shape import pieces
 from hotloop.learn.losses import normalise, ppo_losses
 
-PLANES = BoardShape((7, 4, 4), 5, 4, core="drc", channels=4, layers=2, repeats=2, hidden=8)
-PLAIN = BoardShape((7, 4, 4), 5, 4, core="cnn", channels=4, layers=2, hidden=8)
-PICTURE = BoardShape((128, 128, 3), 5, 4, core="drc", channels=4, layers=1, repeats=1, hidden=8)
-SHAPES = {"drc": PLANES, "cnn": PLAIN, "picture": PICTURE}
+PLANES = BoardShape((8, 4, 4), 8, 4, core="drc", channels=4, layers=2, repeats=2, hidden=8)
+PLAIN = BoardShape((8, 4, 4), 8, 4, channels=4, layers=2, hidden=8)
+PICTURE = BoardShape((128, 128, 3), 8, 4, core="drc", channels=4, layers=1, repeats=1, hidden=8)
+SWEPT = BoardShape((128, 128, 3), 8, 8, channels=4, layers=1, hidden=8)
+NATURE = BoardShape((128, 128, 3), 8, 16, core="lstm", hidden=8)
+SHAPES = {"drc": PLANES, "sweep": PLAIN, "picture": PICTURE, "swept picture": SWEPT, "lstm": NATURE}
+REMEMBERS = ["drc", "picture", "lstm"]
 STEPS, BOARDS = 5, 4
 
 
@@ -29,7 +33,7 @@ def rollout(agent: BoardPPO, seed: int = 0) -> Sequences:
     memory = rng.standard_normal(agent.nothing(BOARDS).shape, dtype=np.float32)
     real = [rng.standard_normal(size, dtype=np.float32) for _ in range(2)]
     obs = rng.integers(0, most, (*size, *agent.config.shape.observation), dtype=np.uint8)
-    action, log_prob = rng.integers(0, 5, size), np.full(size, -np.log(5), np.float32)
+    action, log_prob = rng.integers(0, 8, size), np.full(size, -np.log(8), np.float32)
     return Sequences(obs, rng.random(size) < 0.3, memory, action, log_prob, *real)
 
 
@@ -38,16 +42,18 @@ def test_a_sequence_equals_its_steps_one_by_one(name: str) -> None:
     agent = make(SHAPES[name])
     given, memory = rollout(agent), rollout(agent).memory
     with torch.no_grad():
-        logits, values = agent.network.unroll(*(torch.from_numpy(each) for each in given[:1]),
-                                              torch.from_numpy(memory), torch.from_numpy(given.fresh))  # fmt: skip
+        whole = (torch.from_numpy(each) for each in (given.obs, memory, given.fresh))
+        logits, values, after = agent.network.unroll(*whole)
     for t in range(STEPS):
         one, value, memory = agent.evaluate(given.obs[t], memory, given.fresh[t])
         assert one == pytest.approx(logits.unflatten(0, (STEPS, BOARDS))[t].numpy(), abs=1e-5)
         assert value == pytest.approx(values.unflatten(0, (STEPS, BOARDS))[t].numpy(), abs=1e-5)
+    assert memory == pytest.approx(after.numpy(), abs=1e-5)
 
 
-def test_where_an_episode_begins_nothing_is_remembered() -> None:
-    agent, fresh = make(PLANES), np.array([True, False, True, False])
+@pytest.mark.parametrize("name", REMEMBERS)
+def test_where_an_episode_begins_nothing_is_remembered(name: str) -> None:
+    agent, fresh = make(SHAPES[name]), np.array([True, False, True, False])
     given = rollout(agent)
     told, _, _ = agent.evaluate(given.obs[0], given.memory, fresh)
     empty, _, _ = agent.evaluate(given.obs[0], agent.nothing(BOARDS), fresh)
@@ -55,13 +61,14 @@ def test_where_an_episode_begins_nothing_is_remembered() -> None:
     assert (told[~fresh] != empty[~fresh]).any()
 
 
-def test_an_episodes_end_cuts_the_gradient_through_time() -> None:
-    agent = make(PLANES)
+@pytest.mark.parametrize("name", REMEMBERS)
+def test_an_episodes_end_cuts_the_gradient_through_time(name: str) -> None:
+    agent = make(SHAPES[name])
     given = rollout(agent)
     memory = torch.from_numpy(given.memory).requires_grad_()
     fresh = np.zeros((STEPS, BOARDS), np.bool_)
     fresh[2, 0] = True
-    logits, _ = agent.network.unroll(torch.from_numpy(given.obs), memory, torch.from_numpy(fresh))
+    logits, _, _ = agent.network.unroll(torch.from_numpy(given.obs), memory, torch.from_numpy(fresh))
     logits.unflatten(0, (STEPS, BOARDS))[-1].sum().backward()
     assert memory.grad is not None
     assert not memory.grad[:, 0].any(), "board 0 began anew at step 2"
@@ -74,7 +81,7 @@ def test_a_minibatch_is_ppos_loss_over_whole_sequences(name: str) -> None:
     given, chosen = rollout(agent), torch.tensor([2, 0])
     told = agent._minibatch(Sequences(*(torch.from_numpy(np.ascontiguousarray(each)) for each in given)), chosen)  # type: ignore[arg-type]
     part = [torch.from_numpy(np.ascontiguousarray(each[:, [2, 0]])) for each in given]
-    logits, value = twin.network.unroll(part[0], part[2], part[1])
+    logits, value, _ = twin.network.unroll(part[0], part[2], part[1])
     old = (part[3].flatten(), part[4].flatten(), normalise(part[5].flatten()), part[6].flatten())
     losses = ppo_losses(logits, value, old, 0.2)
     assert told.tolist() == pytest.approx([each.item() for each in losses], abs=1e-5)
@@ -84,6 +91,59 @@ def test_a_minibatch_is_ppos_loss_over_whole_sequences(name: str) -> None:
     optimiser.step()
     for ours, theirs in zip(agent.network.parameters(), twin.network.parameters(), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
+
+
+def test_without_memory_minibatches_are_any_steps_of_any_boards() -> None:
+    agent, seen = make(PLAIN), []
+    agent._minibatch = lambda rollout, chosen: seen.append(rollout.action[0, chosen]) or torch.zeros(5)  # type: ignore[method-assign, func-returns-value]
+    given = rollout(agent)._replace(action=np.arange(STEPS * BOARDS).reshape(STEPS, BOARDS))
+    agent.update(given, np.random.default_rng(0))
+    assert [len(each) for each in seen] == [2 * STEPS] * 4, "two epochs of two minibatches"
+    for epoch in (seen[:2], seen[2:]):
+        assert sorted(torch.cat(epoch).tolist()) == list(range(STEPS * BOARDS))
+    assert seen[0].tolist() != sorted(seen[0].tolist())
+
+
+# Without instructions for it, bfloat16 takes a CPU minutes on the large pictures of NatureCNN.
+@pytest.mark.parametrize("name", ["drc", "sweep", "swept picture"])
+def test_lower_precision_learns_nearly_the_same(name: str) -> None:
+    exact, lower = make(SHAPES[name]), make(SHAPES[name], precision="bfloat16")
+    given = rollout(exact)
+    told = [each.update(given, np.random.default_rng(0)) for each in (exact, lower)]
+    assert told[1].value_loss == pytest.approx(told[0].value_loss, rel=0.05)
+    assert told[1].entropy == pytest.approx(told[0].entropy, rel=0.02)
+    assert all(parameter.dtype == torch.float32 for parameter in lower.network.parameters())
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_warming_up_changes_nothing(name: str) -> None:
+    agent = make(SHAPES[name])
+    before = agent.tensors()
+    agent.warm(rollout(agent).obs[0])
+    assert all((before[each] == agent.tensors()[each]).all() for each in before)
+    assert all(parameter.grad is None for parameter in agent.network.parameters())
+
+
+def test_robots_are_judged_alike_wherever_they_stand_in_the_planes() -> None:
+    agent = make(PLAIN)
+    obs = np.zeros((1, 8, 4, 4), np.uint8)
+    obs[0, 4, 3, 3] = obs[0, 5, 0, 1] = obs[0, 6, 0, 1] = obs[0, 7, 2, 2] = 1
+    # The first convolution tells robots apart by their planes: here it must not.
+    with torch.no_grad():
+        agent.network.encoder.near.weight[:, 7] = agent.network.encoder.near.weight[:, 6]  # type: ignore[union-attr, index]
+    logits, value, _ = agent.evaluate(obs, agent.nothing(1), np.ones(1, np.bool_))
+    swapped, same, _ = agent.evaluate(obs[:, [0, 1, 2, 3, 4, 5, 7, 6]], agent.nothing(1), np.ones(1, np.bool_))
+    assert swapped[0] == pytest.approx(logits[0, [4, 5, 6, 7, 0, 1, 2, 3]], abs=1e-6)
+    assert same == pytest.approx(value, abs=1e-6)
+    assert logits[0, :4] != pytest.approx(logits[0, 4:], abs=1e-6)
+
+
+def test_pictures_are_cut_into_cells() -> None:
+    picture = torch.arange(2 * 128 * 128 * 3).remainder(251).to(torch.uint8).view(2, 128, 128, 3)
+    cut = pieces(picture, 16)
+    assert cut.shape == (2, 16, 16, 192)
+    expected = picture[1, 24:32, 40:48].float() / 255
+    assert torch.allclose(cut[1, 3, 5].view(8, 8, 3), expected)
 
 
 def test_a_saved_learner_goes_on_bit_by_bit() -> None:
@@ -104,20 +164,28 @@ def test_acting_draws_by_the_policy_and_keeps_its_log_probability() -> None:
     acted, memory = agent.act(obs, agent.nothing(4000), fresh, np.random.default_rng(0))
     logits, _, _ = agent.evaluate(obs[:1], agent.nothing(1), fresh[:1])
     policy = np.exp(logits[0]) / np.exp(logits[0]).sum()
-    assert np.bincount(acted.action, minlength=5) / 4000 == pytest.approx(policy, abs=0.03)
+    assert np.bincount(acted.action, minlength=8) / 4000 == pytest.approx(policy, abs=0.03)
     assert np.exp(acted.log_prob) == pytest.approx(policy[acted.action], abs=1e-5)
     assert memory.shape == (0, 4000, 4, 4, 4)
 
 
 def test_the_border_is_marked() -> None:
-    assert _border(torch.zeros(1, 3, 4, 4))[0, 0].tolist() == [[1, 1, 1, 1], [1, 0, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]]
+    assert border(torch.zeros(1, 3, 4, 4))[0, 0].tolist() == [[1, 1, 1, 1], [1, 0, 0, 1], [1, 0, 0, 1], [1, 1, 1, 1]]
 
 
 def test_mistakes_are_named() -> None:
     with pytest.raises(HotloopError, match="cannot be cut into 12 cells"):
-        BoardShape((128, 128, 3), 5, 12)
+        BoardShape((128, 128, 3), 8, 12)
     with pytest.raises(HotloopError, match="at least 1"):
-        BoardShape((7, 4, 4), 5, 4, layers=0)
+        BoardShape((7, 4, 4), 4, 4, layers=0)
+    with pytest.raises(HotloopError, match="5 actions: give four a robot"):
+        BoardShape((7, 4, 4), 5, 4)
+    with pytest.raises(HotloopError, match="7 planes are too few for 2 robots"):
+        BoardShape((7, 4, 4), 8, 4)
+    with pytest.raises(HotloopError, match="lstm reads pictures"):
+        BoardShape((7, 4, 4), 4, 4, core="lstm")
+    with pytest.raises(HotloopError, match="precision is 'float16'"):
+        make(PLAIN, precision="float16")
     with pytest.raises(HotloopError, match="multiple of the minibatch, 3"):
         agent = BoardPPO(BoardPPOConfig(PLAIN, boards=3))
         agent.update(rollout(agent), np.random.default_rng(0))

@@ -21,6 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=_whole, default=100, metavar="N", help="episodes a board (default 100)")
     parser.add_argument("--board", type=_boards, metavar="8,10,15", help="Snake: sizes of board (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: on Gymnasium's own environment, too")
+    parser.add_argument("--level", metavar="1-1,1-2", help="Mario: levels (default: as trained)")
     parser.add_argument(
         "--max-steps", type=_whole, metavar="N", help="steps, in CarRacing frames, of an episode (default: as trained)"
     )
@@ -40,7 +41,7 @@ def run(arguments: argparse.Namespace) -> int:
     other = load_agent(arguments.compare, arguments.device) if arguments.compare else None
     played_by = game(agent.pipeline)
     kind, rows, gains = played_by.PLACE, [], []
-    for place in played_by.places(agent.config, arguments.board, arguments.official):
+    for place in choose_places(agent, arguments.board, arguments.official, arguments.level):
         where = {kind: place}
         played = _play(agent, place, arguments)
         rows.append(evaluation.describe(played, where))
@@ -57,6 +58,18 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.markdown:
         _write(arguments.markdown, _markdown(told, kind))
     return 0
+
+
+def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: str | None) -> list[Any]:
+    """Return where an agent is to play, as its game has it."""
+    from hotloop.pipelines import game
+
+    played_by = game(agent.pipeline)
+    if levels is not None and not hasattr(played_by, "levels"):
+        raise HotloopError(f"--level {levels}: levels are chosen in Mario only; leave it out")
+    if levels is None or boards or official:
+        return played_by.places(agent.config, boards, official)
+    return played_by.levels(agent.config, [name.strip() for name in levels.split(",")])
 
 
 def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
@@ -87,7 +100,9 @@ def _text(told: dict[str, Any], kind: str) -> str:
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     for row in places:
         edges, counts = row["score_histogram"]["edges"], row["score_histogram"]["counts"]
-        gap = f"; {row['gap_mean']:.2f} steps more than needed" if "gap_mean" in row else ""
+        gap = ""
+        if "gap_mean" in row:
+            gap = f"; {row['gap_mean']:.2f} steps more than needed, in the median {row['gap_median']:g}"
         causes = ", ".join(f"{cause} {times}" for cause, times in row["causes"].items())
         lines += ["", f"scores on {kind} {row[kind]} ({row['episodes']} episodes; ended by {causes}{gap})"]
         for low, high, times in zip(edges, edges[1:], counts, strict=False):

@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from hotloop.cli.evaluate import choose_places
 from hotloop.errors import HotloopError
 
 SCHEMA = 1
 CLEAR = "\x1b[H\x1b[J"
 COLOURS = 128
+FPS = 15.0
 SAMPLE_EVERY = 50
 HOLD_MS = 1500
 """How long the last frame of a GIF stays."""
@@ -29,8 +31,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gif", type=Path, metavar="F.gif", help="film the game instead of showing it")
     parser.add_argument("--board", type=int, metavar="N", help="Snake: size of the board (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: play Gymnasium's own environment")
+    parser.add_argument("--level", metavar="1-2", help="Mario: the level (default: as trained)")
     parser.add_argument("--game", type=int, default=0, metavar="K", help="the K-th of the held-out games (default 0)")
-    parser.add_argument("--fps", type=float, default=15.0, metavar="N", help="pictures a second (default 15)")
+    parser.add_argument("--fps", type=float, metavar="N", help="pictures a second (default 15; Ricochet 2)")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
     parser.add_argument("--json", action="store_true", help="print only how the game ended, as JSON")
 
@@ -40,16 +43,18 @@ def run(arguments: argparse.Namespace) -> int:
     from hotloop.pipelines import game, load_agent
     from hotloop.pipelines.checks import require_device
 
-    if not 0 < arguments.fps <= 1000:
+    if arguments.fps is not None and not 0 < arguments.fps <= 1000:
         raise HotloopError(f"--fps is {arguments.fps}: give a number above 0, at most 1000")
     if arguments.game < 0:
         raise HotloopError(f"--game is {arguments.game}: give 0 or more")
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     played = game(agent.pipeline)
+    arguments.fps = arguments.fps or getattr(played, "FPS", FPS)
     place = played.home(agent.config)
-    if arguments.board or arguments.official:
-        place = played.places(agent.config, [arguments.board] if arguments.board else None, arguments.official)[-1]
+    if arguments.board or arguments.official or arguments.level:
+        boards = [arguments.board] if arguments.board else None
+        place = choose_places(agent, boards, arguments.official, arguments.level)[-1]
     if arguments.gif:
         ending = film(agent, place, arguments.game, arguments.gif, arguments.fps)
     else:

@@ -1,7 +1,8 @@
 """PPO for networks with memory: minibatches are whole sequences of some boards, begun with what was remembered then.
 
 The memory at the begin of a rollout is that of the policy that collected it. It is not computed anew with new weights;
-with rollouts of some ten steps and a few epochs it stays near (Kapturowski et al., 2019, call it stored state).
+with rollouts of some ten steps and a few epochs it stays near (Kapturowski et al., 2019, call it stored state). Without
+memory there are no sequences to keep together, and minibatches are any steps of any boards.
 """
 
 from __future__ import annotations
@@ -16,13 +17,17 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hotloop.errors import HotloopError
-from hotloop.learn.board_networks import BoardNetwork, BoardShape
+from hotloop.learn.board_networks import BoardNetwork
+from hotloop.learn.board_shape import BoardShape
 from hotloop.learn.losses import normalise, ppo_losses
 from hotloop.learn.ppo import Acted, drawn
 from hotloop.learn.ppo_state import ADAM_EPS, PPOUpdated
 from hotloop.learn.trained import Arrays, Trained, build_seeded, take, views
+from hotloop.spans import Phase, span
 
 F32 = NDArray[np.float32]
+PRECISIONS = ("float32", "bfloat16")
+GATHER, BACKWARD = span("ppo.gather", Phase.SAMPLE), span("ppo.backward", Phase.BACKWARD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +45,15 @@ class BoardPPOConfig:
     max_grad_norm: float = 0.5
     """0 for none."""
     precision: str = "float32"
-    """Or bfloat16, in the passes of an update."""
+    """Or bfloat16, in the passes of an update; sums, gradients of weights and Adam stay as they are."""
 
     def __post_init__(self) -> None:
         if min(self.boards, self.epochs) < 1 or self.lr <= 0:
             raise HotloopError(f"boards {self.boards}, epochs {self.epochs} and lr {self.lr}: give numbers above 0")
         if min(self.clip, self.entropy, self.value_weight, self.max_grad_norm) < 0:
             raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
+        if self.precision not in PRECISIONS:
+            raise HotloopError(f"precision is {self.precision!r}: give one of {', '.join(PRECISIONS)}")
 
 
 class Sequences(NamedTuple):
@@ -57,7 +64,7 @@ class Sequences(NamedTuple):
     fresh: NDArray[np.bool_]
     """`[T, N]`: where an episode begins with this observation."""
     memory: F32
-    """`[M, N, C, S, S]`, before the first step."""
+    """`[M, N, ...]`, before the first step."""
     action: NDArray[np.int64]
     log_prob: F32
     advantage: F32
@@ -79,7 +86,7 @@ class BoardPPO:
         self._optimiser = self._make_optimiser()
 
     def nothing(self, boards: int) -> F32:
-        """What is remembered before anything was seen, `[M, N, C, S, S]`."""
+        """What is remembered before anything was seen, `[M, N, ...]`."""
         first, *others = self.config.shape.memory
         return np.zeros((first, boards, *others), np.float32)
 
@@ -94,6 +101,16 @@ class BoardPPO:
         tensors = [torch.from_numpy(np.ascontiguousarray(each)).to(self.device) for each in (obs, memory, fresh)]
         return tuple(each.cpu().numpy() for each in self.network.step(*tensors))  # type: ignore[return-value]
 
+    def warm(self, obs: NDArray) -> None:
+        """Compile what acting and an update need, by observations `[N, ...]`; the learner stays as it was."""
+        boards = len(obs)
+        given = [
+            torch.from_numpy(each).to(self.device) for each in (obs, self.nothing(boards), np.ones(boards, np.bool_))
+        ]
+        logits, value, _ = self.network.step(*given)
+        (logits.sum() + value.sum()).backward()
+        self._optimiser.zero_grad()
+
     def update(self, rollout: Sequences, rng: np.random.Generator) -> PPOUpdated:
         """Learn from a rollout: `epochs` times all of its boards, in minibatches, in an order drawn anew each time.
 
@@ -103,6 +120,9 @@ class BoardPPO:
         boards, size = rollout.action.shape[1], self.config.boards
         if boards % size:
             raise HotloopError(f"a rollout of {boards} boards: give a multiple of the minibatch, {size}")
+        if not self.config.shape.memory[0]:
+            steps = len(rollout.action)
+            rollout, boards, size = self._loose(rollout), boards * steps, size * steps
         tensors = Sequences(*(torch.from_numpy(np.ascontiguousarray(each)).to(self.device) for each in rollout))  # type: ignore[arg-type]
         told = []
         for _ in range(self.config.epochs):
@@ -110,18 +130,27 @@ class BoardPPO:
             told += [self._minibatch(tensors, chosen) for chosen in order.split(size)]
         return PPOUpdated(*torch.stack(told).mean(dim=0).cpu().tolist())  # host sync
 
+    def _loose(self, rollout: Sequences) -> Sequences:
+        """Make each step a sequence of its own, `[1, T · N, ...]`."""
+        rows = {
+            name: each.reshape(1, -1, *each.shape[2:]) for name, each in rollout._asdict().items() if name != "memory"
+        }
+        return Sequences(memory=self.nothing(rollout.action.size), **rows)
+
     def _minibatch(self, rollout: Sequences, chosen: torch.Tensor) -> torch.Tensor:
         config = self.config
-        part = Sequences(*(each.index_select(1, chosen) for each in rollout))  # type: ignore[attr-defined, arg-type]
+        with GATHER:
+            part = Sequences(*(each.index_select(1, chosen) for each in rollout))  # type: ignore[attr-defined, arg-type]
         lower = config.precision == "bfloat16"
         with torch.autocast(self.device, torch.bfloat16, enabled=lower):
-            logits, value = self.network.unroll(part.obs, part.memory, part.fresh)  # type: ignore[arg-type]
+            logits, value, _ = self.network.unroll(part.obs, part.memory, part.fresh)  # type: ignore[arg-type]
         old = tuple(each.flatten() for each in (part.action, part.log_prob, part.advantage, part.returns))
         old = (old[0], old[1], normalise(old[2]), old[3])  # type: ignore[arg-type]
         losses = ppo_losses(logits.float(), value.float(), old, config.clip)  # type: ignore[arg-type]
         loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
         self._optimiser.zero_grad()
-        loss.backward()
+        with BACKWARD:
+            loss.backward()
         if config.max_grad_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
         self._optimiser.step()

@@ -13,13 +13,14 @@ import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.learn.dqn import DQN, DQNConfig, Transitions, supported_kernels
+from hotloop.learn.frame_dqn import FrameDQN, FrameDQNConfig, supported_frame_kernels
 from hotloop.learn.ppo import PPO, PPOConfig, Rollout, supported_ppo_kernels
 from hotloop.learn.sac import SAC, SACConfig, supported_sac_kernels
 
 ROUNDS = 15
 LONG_S, FEW_ROUNDS = 0.1, 3
 """Calls that take longer than this are tried fewer times."""
-Learner = DQN | PPO | SAC
+Learner = DQN | FrameDQN | PPO | SAC
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,8 @@ def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Seque
 def _supported(learner: Learner) -> list[str]:
     if isinstance(learner, DQN):
         return supported_kernels(learner.config, learner.device)
+    if isinstance(learner, FrameDQN):
+        return supported_frame_kernels(learner.config, learner.device)
     if isinstance(learner, SAC):
         return supported_sac_kernels(learner.config, learner.device)
     return supported_ppo_kernels(learner.config, learner.device)
@@ -73,6 +76,11 @@ def _trial(learner: Learner, kernel: str, updates: int) -> Callable[[], object]:
         copy.load(learner.tensors())
         batch = made_up_batch(learner.config, updates, rng)
         return lambda: copy.update(batch)
+    if isinstance(learner, FrameDQN):
+        looker = FrameDQN(learner.config, kernel=kernel, device=learner.device)
+        looker.load(learner.tensors())
+        frames = made_up_frames(learner.config, updates, rng)
+        return lambda: looker.update(frames)
     if isinstance(learner, SAC):
         critic = SAC(learner.config, kernel=kernel, device=learner.device)
         critic.load(learner.tensors())
@@ -102,6 +110,16 @@ def made_up_steps(config: SACConfig, updates: int, rng: np.random.Generator) -> 
     action = rng.uniform(-1, 1, (rows, shape.actions)).astype(np.float32)
     reward = rng.standard_normal(rows, dtype=np.float32)
     return Transitions(obs, action, reward, next_obs, np.full(rows, 0.99, np.float32))
+
+
+def made_up_frames(config: FrameDQNConfig, updates: int, rng: np.random.Generator) -> Transitions:
+    """Random transitions for some updates of a DQN over frames."""
+    rows, shape = updates * config.batch, config.shape
+    obs, next_obs = rng.integers(256, size=(2, rows, *shape.observation), dtype=np.uint8)
+    numbers = rng.standard_normal((2, rows), dtype=np.float32)
+    discount = np.where(numbers[1] > 2, np.float32(0), np.float32(0.95))
+    weight = rng.random(rows, dtype=np.float32)
+    return Transitions(obs, rng.integers(shape.actions, size=rows), numbers[0], next_obs, discount, weight)
 
 
 def made_up_rollout(config: PPOConfig, rng: np.random.Generator) -> Rollout:

@@ -18,6 +18,7 @@ __all__ = ["PIPELINES", "game", "load_agent", "pipeline"]
 
 PIPELINES: dict[str, str] = {
     "dqn-snake": "a Q network learns Snake from replay: double, dueling, noisy, prioritised, n-step, categorical",
+    "dqn-mario": "a Q network learns a side-scroller on an NES from frames: double, dueling, prioritised, n-step",
     "ppo-snake": "proximal policy optimisation learns Snake from fresh rollouts",
     "ppo-ricochet": "proximal policy optimisation learns to solve Ricochet Robots, with or without memory",
     "sac-carracing": "soft actor-critic learns to drive, from pixels or from numbers",

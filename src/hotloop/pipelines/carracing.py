@@ -9,6 +9,7 @@ import numpy as np
 
 from hotloop.errors import HotloopError
 from hotloop.pipelines.games import Act, Played, Position, held_out_seeds
+from hotloop.pipelines.pictures import as_text
 
 if TYPE_CHECKING:
     from hotloop.envs.carracing import CarRacingVectorEnv
@@ -19,7 +20,6 @@ REMEMBERS = False
 OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
 ACTION_SIZE = {"three": 3, "two": 2}
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
-TEXT_WIDTH = 64
 
 
 class Game(Protocol):
@@ -148,7 +148,7 @@ def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> It
     env = CarRacingEnv(render_mode="rgb_array", **_options(game))
     obs, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
     stacks, returned, steps, over = Stacks(obs[None], game.stack), 0.0, 0, False
-    draw = _text_of(env.render) if render_mode == "ansi" else _smaller(env.render)
+    draw = as_text(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     while not over:
         obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game)[0])
@@ -180,7 +180,7 @@ def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iter
     env: Any = gymnasium.make(OFFICIAL, render_mode="rgb_array", max_episode_steps=game.max_frames).unwrapped
     rgb, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
     stacks, returned, steps, frames, over = Stacks(_as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
-    draw = _text_of(env.render) if render_mode == "ansi" else _smaller(env.render)
+    draw = as_text(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     terminated, info = False, {}
     while not over:
@@ -225,24 +225,3 @@ def _smaller(draw: Any) -> Any:
         return np.asarray(Image.fromarray(draw()).reduce(2))
 
     return picture
-
-
-def _text_of(draw: Any) -> Any:
-    """Return a function that draws a picture as text: two pixels a character, one above the other."""
-
-    def text() -> str:
-        from PIL import Image
-
-        picture = Image.fromarray(draw())
-        height = TEXT_WIDTH * picture.height // picture.width // 2 * 2
-        pixels = np.asarray(picture.resize((TEXT_WIDTH, height), Image.Resampling.BOX))
-        lines = []
-        for above, below in zip(pixels[::2], pixels[1::2], strict=True):
-            cells = [
-                f"\x1b[38;2;{a};{b};{c}m\x1b[48;2;{d};{e};{g}m▀"
-                for (a, b, c), (d, e, g) in zip(above, below, strict=True)
-            ]
-            lines.append("".join(cells) + "\x1b[0m")
-        return "\n".join(lines)
-
-    return text

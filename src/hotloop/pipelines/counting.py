@@ -66,15 +66,19 @@ class Episodes:
         self._length += 1
         at = np.flatnonzero(ended)
         if len(at):
-            rows = np.stack([self._return[at], self._length[at], (self._return if score is None else score)[at]])
-            self._sums += rows.sum(1)
-            place = (self._ended + np.arange(len(at))) % RECENT
-            self._recent[:, place[-RECENT:]] = rows[:, -RECENT:]
-            self._ended += len(at)
-            self._best_score = max(self._best_score, float(rows[2].max()))
+            self.take(np.stack([self._return[at], self._length[at], (self._return if score is None else score)[at]]))
             self._return[at] = 0
             self._length[at] = 0
         return len(at)
+
+    def take(self, rows: np.ndarray) -> None:
+        """Take in episodes that somebody else has followed to their end: returns, lengths and scores, [3, E], E > 0."""
+        ended = rows.shape[1]
+        self._sums += rows.sum(1)
+        place = (self._ended + np.arange(ended)) % RECENT
+        self._recent[:, place[-RECENT:]] = rows[:, -RECENT:]
+        self._ended += ended
+        self._best_score = max(self._best_score, float(rows[2].max()))
 
     @property
     def ended(self) -> int:

@@ -1,7 +1,8 @@
 """ppo-ricochet: proximal policy optimisation learns to solve boards. An iteration is `collect`, then `learn`.
 
-An iteration plays T steps on each of N boards with the present policy, then goes over them `epochs` times, a minibatch
-being some boards with all of their steps. With `curriculum`, boards get harder when most of them are solved.
+An iteration plays T steps on each of N boards with the present policy, then goes over them `epochs` times. With memory
+a minibatch is some boards with all of their steps, without it as many steps of any boards. With `curriculum`, boards
+get harder when most of them are solved.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Config:
     size: int = 16
     """Cells along a side."""
     robots: int = 4
-    observation: Literal["stops", "planes", "rgb"] = "stops"
+    observation: Literal["planes", "stops", "rgb"] = "planes"
     """What the agent sees: planes of the board, those and where each robot would stop, or a picture of 128×128."""
     level: int = 0
     """Of the boards, 0 to 3; with --curriculum the one to begin with."""
@@ -55,19 +56,21 @@ class Config:
     """Puzzle bank to draw boards from; "": one of our own, made at the first use."""
     bank_boards: int = 10_000
     """Boards of each level in our own."""
-    core: Literal["cnn", "drc"] = "cnn"
-    """A plain network, or convolutional LSTM cells that think several times."""
-    channels: int = 32
+    core: Literal["sweep", "drc", "lstm"] = "sweep"
+    """Sweeps along rows and columns, without memory; convolutional LSTM cells; or NatureCNN and an LSTM (pictures)."""
+    channels: int = 16
     layers: int = 2
-    repeats: int = 2
-    """How often the LSTM cells think about a step."""
-    hidden: int = 256
+    """Of sweeps, or of cells."""
+    repeats: int = 1
+    """How often the cells think about a step."""
+    hidden: int = 64
+    """Width of the last layer; of the LSTM."""
     rollout: int = 16
     """Steps of each board in an iteration."""
     boards: int = 16
-    """Boards of a minibatch."""
-    epochs: int = 4
-    lr: float = 3e-4
+    """Boards of a minibatch, with all of their steps; without memory, as many steps of any boards."""
+    epochs: int = 3
+    lr: float = 2e-3
     gamma: float = 0.99
     gae_lambda: float = 0.95
     clip: float = 0.2
@@ -75,13 +78,13 @@ class Config:
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
     """Largest norm of a gradient; 0: any."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the passes in an update."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the passes in an update; auto: bfloat16 where the device gains by it."""
     kernel: Literal["auto", "torch"] = "auto"
     """There is one."""
     device: str = "cpu"
-    threads: int = 2
-    """Of torch, and of drawing."""
+    threads: int = 1
+    """Of torch, and of drawing. Networks this small gain nothing by a second."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained."""
@@ -98,12 +101,15 @@ class Config:
         return self.epochs * self.envs // self.boards
 
 
-DRC = Config(core="drc", observation="planes", channels=16, epochs=2)
+DRC = Config(core="drc", channels=16, epochs=2, lr=1e-3)
+LSTM = Config(core="lstm", observation="rgb", hidden=256, epochs=4, lr=3e-4)
 PRESETS: dict[str, tuple[Config, str]] = {
-    "fast": (Config(), "the default: a plain network that sees where robots would stop"),
-    "planes": (Config(observation="planes", layers=3), "the same from the planes of the board alone"),
+    "fast": (Config(), "the default: planes, and sweeps along rows and columns"),
+    "rgb": (Config(observation="rgb"), "the same from pictures of 128×128"),
+    "levels": (Config(layers=4, curriculum=True), "as fast, with four layers, through all levels"),
     "convlstm": (DRC, "convolutional LSTM cells on planes"),
-    "faithful": (replace(DRC, observation="rgb"), "the study's: convolutional LSTM cells on pictures of 128×128"),
+    "faithful": (replace(DRC, observation="rgb"), "the study's: convolutional LSTM cells on pictures"),
+    "lstm": (LSTM, "NatureCNN and an LSTM on pictures, as sb3-contrib's RecurrentPPO has them"),
 }
 OPTIONS = Options(eval_every=50_000, eval_episodes=500, checkpoint_every=200_000)
 
@@ -171,7 +177,7 @@ class Training:
     fresh: np.ndarray
     """[N]: where an episode begins with it."""
     memory: np.ndarray
-    """[M, N, C, S, S]: what the agent remembers."""
+    """[M, N, ...]: what the agent remembers."""
     counts: Counts
     episodes: Episodes
     level: int
@@ -185,8 +191,17 @@ class Training:
         return {"level": float(self.level)} | told
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Play held-out boards of the present level greedily."""
-        return ricochet.play_episodes(self.agent, self.config, episodes, self.level).summary()
+        """Play held-out boards of the present level greedily.
+
+        With a curriculum the score, by which the best checkpoint is chosen, is the mean over all levels: else the one
+        before the first promotion would stay the best.
+        """
+        played = ricochet.play_episodes(self.agent, self.config, episodes, self.level)
+        if not self.config.curriculum:
+            return played.summary()
+        others = [level for level in ricochet.places(self.config, None, False) if level != self.level]
+        scores = [ricochet.play_episodes(self.agent, self.config, episodes, each).score.mean() for each in others]
+        return played.summary() | {"eval_score": float(np.mean([played.score.mean(), *scores]))}
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Return everything that a checkpoint needs."""
@@ -290,6 +305,7 @@ def train(config: Config, options: Options | None = None) -> Result:
     from hotloop.pipelines.shell import Shell
 
     require_device(config.device)
+    config = replace(config, precision=settled(config.precision, config.device))
     agent = Agent(config)
     with torch_threads(config.threads), Shell("ppo-ricochet", config, options or OPTIONS) as shell:
         run = prepare(shell, agent)
@@ -302,6 +318,15 @@ def train(config: Config, options: Options | None = None) -> Result:
         return shell.finish()
 
 
+def settled(precision: str, device: str) -> Any:
+    """Say which precision "auto" is: a GPU computes several times faster in bfloat16, most CPUs do not."""
+    if precision != "auto":
+        return precision
+    import torch
+
+    return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported() else "float32"
+
+
 def prepare(shell: Shell, agent: Agent) -> Training:
     """Build everything."""
     config: Config = replace(shell.config, kernel="torch")
@@ -312,7 +337,7 @@ def prepare(shell: Shell, agent: Agent) -> Training:
         obs, _ = env.reset(seed=config.seed)
     with shell.preparing("learner"):
         fresh = np.ones(config.envs, np.bool_)
-        agent.learner.evaluate(obs, agent.nothing(config.envs), fresh)
+        agent.learner.warm(obs)
     steps, rng = Steps.empty(config.rollout, obs), np.random.default_rng([config.seed])
     memory, episodes = agent.nothing(config.envs), Episodes(config.envs)
     run = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level)
@@ -331,5 +356,6 @@ def _learner_config(config: Config) -> BoardPPOConfig:
     assert seen is not None
     core = {name: getattr(config, name) for name in ("core", "channels", "layers", "repeats", "hidden")}
     shape = BoardShape(observation=tuple(seen), actions=game.actions, side=config.size, **core)
-    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm", "precision")
-    return BoardPPOConfig(shape=shape, **{name: getattr(config, name) for name in names})
+    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm")
+    numbers = {name: getattr(config, name) for name in names}
+    return BoardPPOConfig(shape=shape, precision=settled(config.precision, config.device), **numbers)

@@ -98,7 +98,7 @@ def line(numbers: Numbers, elapsed_s: float) -> str:
 
 
 def rates(numbers: Numbers) -> str:
-    """Say how much was done, how fast it goes now, and how well the last 100 episodes went."""
+    """Say how much was done, how fast it goes now, how well the last 100 episodes went, and how hard they are."""
     parts = [
         f"{count(numbers['env_steps'] or 0)} steps",
         f"{rate(numbers['env_steps_per_s'] or 0)} steps/s",
@@ -108,6 +108,9 @@ def rates(numbers: Numbers) -> str:
         value = numbers.get(name)
         if value is not None:
             parts.append(f"{label} {value:.2f}")
+    level = numbers.get("level")
+    if level is not None:
+        parts.append(f"level {level:g}")
     return ", ".join(parts)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from hotloop.envs.ricochet import RicochetVectorEnv
 
 PLACE, LIMIT, REMEMBERS = "level", "eval_steps", True
+FPS = 2.0
+"""Moves a second, where nobody says how many: each is worth a look."""
 LEVELS = 4
 
 
@@ -65,7 +67,12 @@ def bank_of(game: Game) -> Path:
     if not path.exists():
         cache.mkdir(parents=True, exist_ok=True)
         levels = tuple(range(LEVELS if game.robots > 1 else LEVELS - 1))
-        make(path, Plan(per_level=game.bank_boards, size=game.size, robots=game.robots, levels=levels))
+        try:
+            make(path, Plan(per_level=game.bank_boards, size=game.size, robots=game.robots, levels=levels))
+        except OSError:
+            if not path.exists():
+                raise
+            # Another training made it meanwhile: the same boards, for they follow from the plan.
     return path
 
 
