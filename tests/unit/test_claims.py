@@ -18,7 +18,7 @@ from hotloop import spans
 from hotloop.explain import explain
 from hotloop.explain.claims import layer_of, wholes
 from hotloop.record import claims as claims_module
-from hotloop.record.claims import MOST_NAMES, Book, Current, layer_rows, new_book
+from hotloop.record.claims import MOST_NAMES, Book, Current, _is_since_start, layer_rows, new_book
 from hotloop.record.hooks import install
 from hotloop.record.printed import HINT, read_line
 from hotloop.spans import Phase
@@ -233,6 +233,21 @@ def test_layers_are_kept_by_name_with_the_arithmetic_of_their_smallest_call(hook
         ("TwoHeadedCritic", "fc1"): (2 * 2 * 5 * 512, False),
         ("Conv2d", "conv1"): (7 * conv, True),
     }
+
+
+@pytest.mark.parametrize(
+    ("values", "since_start"),
+    [
+        ([1.0, 2.0, 3.0, 4.1], True),
+        ([100.0, 101.0, 102.1], True),
+        ([1.0, 5.0, 6.0], True),
+        ([1.30, 1.31, 1.42, 1.43], False),
+        ([1.0, 2.0], False),
+        ([3.0, 2.0, 9.0], False),
+    ],
+)
+def test_time_since_a_start_is_told_from_times_that_rise_by_chance(values, since_start):
+    assert _is_since_start(values) is since_start
 
 
 def claim(path, ms, unit="ms", count=5, rising=False, beside=(), rounding_ms=0.0):

@@ -47,13 +47,18 @@ class Claimed:
     def row(self, path: Path) -> dict[str, Any]:
         """Return what is written of it."""
         values = list(self.values)
-        rising = len(values) > 2 and all(b > a for a, b in pairwise(values))
         return {
             "path": path, "unit": self.unit, "count": self.count, "last_ns": values[-1],
             "mean_ns": statistics.fmean(values), "median_ns": statistics.median(values),
-            "rounding_ns": self.rounding_ns, "rising": rising, "beside": self.beside,
+            "rounding_ns": self.rounding_ns, "rising": _is_since_start(values), "beside": self.beside,
             "file": self.place[0], "line": self.place[1], "function": self.place[2],
         }  # fmt: skip
+
+
+def _is_since_start(values: list[float]) -> bool:
+    """Say whether times grow as those since a start do: by even steps, or to a multiple. A few may rise by chance."""
+    steps = [b - a for a, b in pairwise(values)]
+    return len(steps) > 1 and min(steps) > 0 and (max(steps) <= 2 * min(steps) or values[-1] >= 2 * values[0])
 
 
 @dataclass(slots=True)
