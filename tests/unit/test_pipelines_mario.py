@@ -32,7 +32,14 @@ def dancer() -> Act:
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_every_preset_can_be_played(preset: str) -> None:
-    mario.check(PRESETS[preset][0])
+    config = PRESETS[preset][0]
+    mario.check(config)
+    env = mario.make_env(**mario.options_of(config))
+    try:
+        frame, _ = env.reset(seed=0)
+    finally:
+        env.close()
+    assert frame.shape == (config.size, config.size)
 
 
 def test_training_episodes_begin_along_the_route_of_our_own_game_only(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from hotloop.learn.board_shape import BoardShape
 from hotloop.learn.losses import normalise, ppo_losses
 from hotloop.learn.ppo import Acted, drawn
 from hotloop.learn.ppo_state import ADAM_EPS, PPOUpdated
-from hotloop.learn.trained import Arrays, Trained, build_seeded, take, views
+from hotloop.learn.trained import Arrays, Trained, build_seeded, take
 from hotloop.spans import Phase, span
 
 F32 = NDArray[np.float32]
@@ -173,9 +173,4 @@ class BoardPPO:
         self._optimiser = self._make_optimiser()
 
     def _make_optimiser(self) -> torch.optim.Adam:
-        optimiser = torch.optim.Adam(self.network.parameters(), lr=self.config.lr, eps=ADAM_EPS, fused=True)
-        means, squares = views(self.network, self._trained.mean), views(self.network, self._trained.square)
-        for name, parameter in self.network.named_parameters():
-            moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
-            optimiser.state[parameter] = {"step": torch.tensor(float(self.updates)), **moments}
-        return optimiser
+        return self._trained.adam(self.config.lr, ADAM_EPS, self.updates, fused=True)

@@ -96,13 +96,7 @@ class Plain:
         self.optimiser = self._make_optimiser()
 
     def _make_optimiser(self) -> torch.optim.Adam:
-        online = self.state.online
-        optimiser = torch.optim.Adam(online.network.parameters(), lr=self.state.config.lr, eps=ADAM_EPS)
-        means, squares = views(online.network, online.mean), views(online.network, online.square)
-        for name, parameter in online.network.named_parameters():
-            moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
-            optimiser.state[parameter] = {"step": torch.tensor(float(self.state.updates)), **moments}
-        return optimiser
+        return self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
 
     def update(self, batch: Transitions, noise: F32 | None) -> Updated:
         """Do K updates, one after the other."""

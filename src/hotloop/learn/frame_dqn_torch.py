@@ -145,13 +145,7 @@ class Plain:
         return self._tensor(obs).float() / 255
 
     def _make_optimiser(self) -> Any:
-        online = self.state.online
-        optimiser = torch.optim.Adam(online.network.parameters(), lr=self.state.config.lr, eps=ADAM_EPS)
-        means, squares = views(online.network, online.mean), views(online.network, online.square)
-        for name, parameter in online.network.named_parameters():
-            moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
-            optimiser.state[parameter] = {"step": torch.tensor(float(self.state.updates)), **moments}
-        return optimiser
+        return self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
 
     def _clear(self) -> None:
         self.optimiser.zero_grad()

@@ -20,7 +20,7 @@ from torch.nn import functional as f
 from hotloop.learn.frames import fold_weights, folded
 from hotloop.learn.sac_networks import TWINS, Body, Critics, Eye, squash
 from hotloop.learn.sac_state import ADAM_EPS, PHASES, Chance, SACState, TimePhase
-from hotloop.learn.trained import Trained, views
+from hotloop.learn.trained import Trained
 
 Rows = tuple[NDArray, ...]
 
@@ -143,14 +143,7 @@ class Plain:
             return critics(seen, action)
 
     def _optimiser(self, trained: Trained) -> Any:
-        options = {"lr": self.state.config.lr, "eps": ADAM_EPS, "fused": self.FUSED}
-        optimiser = torch.optim.Adam(trained.network.parameters(), **options)
-        means, squares = views(trained.network, trained.mean), views(trained.network, trained.square)
-        for name, parameter in trained.network.named_parameters():
-            moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
-            step = torch.tensor(float(self.state.updates), device=self.state.device if self.FUSED else "cpu")
-            optimiser.state[parameter] = {"step": step, **moments}
-        return optimiser
+        return trained.adam(self.state.config.lr, ADAM_EPS, self.state.updates, self.FUSED)
 
     def _step(self, optimiser: Any, loss: Tensor) -> None:
         optimiser.zero_grad()

@@ -55,6 +55,16 @@ class Trained:
         self.mean = torch.zeros_like(self.weights)
         self.square = torch.zeros_like(self.weights)
 
+    def adam(self, lr: float, eps: float, updates: int, fused: bool = False) -> torch.optim.Adam:
+        """Make torch's Adam for the parameters, on these moments, as if it had done so many updates."""
+        optimiser = torch.optim.Adam(self.network.parameters(), lr=lr, eps=eps, fused=fused)
+        means, squares = views(self.network, self.mean), views(self.network, self.square)
+        device = self.weights.device if fused else "cpu"
+        for name, parameter in self.network.named_parameters():
+            step = torch.tensor(float(updates), device=device)
+            optimiser.state[parameter] = {"step": step, "exp_avg": means[name], "exp_avg_sq": squares[name]}
+        return optimiser
+
     def tensors(self, prefix: str) -> Arrays:
         """Copy weights and moments to the host, each under the name of its parameter."""
         kinds = {"weights": self.weights, "adam_mean": self.mean, "adam_square": self.square}
