@@ -41,7 +41,6 @@
 #define MAX_DEPTH 60
 #define MAX_SIGHTS 512  /* stacks seen and not yet written down */
 #define MAX_PLACES 8192 /* frames of them */
-#define PATIENCE_NS 1000000 /* how long the main thread may take to look itself */
 
 typedef struct {
     int64_t code, value;
@@ -670,17 +669,38 @@ use_clock(PyObject *Py_UNUSED(module), PyObject *clock)
 
 /* ---- watching -------------------------------------------------------------------------------------------- */
 
-#define SLICE_NS 10000000 /* the longest sleep, after which it is seen whether somebody woke us */
-
 static volatile int woken, held;
+static pthread_mutex_t napping = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t roused;
+
+static void
+make_cond(void)
+{
+    pthread_condattr_t monotonic; /* a clock that is set must not make it wait */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&roused, &monotonic);
+}
 
 static void
 sleep_until(int64_t ns)
 {
-    for (int64_t left = ns - machine_ns(); left > 0 && !woken; left = ns - machine_ns()) {
-        struct timespec nap = {0, left < SLICE_NS ? left : SLICE_NS};
-        nanosleep(&nap, NULL);
-    }
+    struct timespec then = {ns / 1000000000, ns % 1000000000};
+    pthread_mutex_lock(&napping);
+    while (!woken && machine_ns() < ns)
+        pthread_cond_timedwait(&roused, &napping, &then);
+    pthread_mutex_unlock(&napping);
+}
+
+/* So that who holds us does not feel us. */
+static void
+sleep_while_held(int64_t ns)
+{
+    struct timespec then = {ns / 1000000000, ns % 1000000000};
+    pthread_mutex_lock(&napping);
+    while (held && !woken && machine_ns() < ns)
+        pthread_cond_timedwait(&roused, &napping, &then);
+    pthread_mutex_unlock(&napping);
 }
 
 static int64_t
@@ -820,9 +840,9 @@ write_down(PyObject *numbers, PyObject *name_stack, PyObject *looks, PyObject *b
 /* Who looks? A thread that asks for the interpreter's lock gets it where the program gives it away: in an operation of
    torch's, never in a loop in Python between two of them, which would then seem to take no time. So it takes the lock only
    if that is free at the moment. Else the main thread is asked to look itself, which it does at its next call or turn of a
-   loop; if it does not come to that soon, because it has begun to wait, the watching thread looks. */
+   loop; if it has not come to that by the next tick, because it has begun to wait, the watching thread looks. Nobody waits
+   for an answer: to wake a thread costs more than a look. */
 static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t taken;
 static enum { NOTHING, ASKED, LOOKING } asked;
 static int queued;  /* a pending call has not run yet */
 static int crowded; /* like `asked` and `queued`, under `asking` */
@@ -837,15 +857,6 @@ is_crowded(Py_ssize_t most)
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(logs); i++)
         waiting += ((Log *)PyList_GET_ITEM(logs, i))->used;
     return waiting > most;
-}
-
-static void
-make_cond(void)
-{
-    pthread_condattr_t monotonic; /* a clock that is set must not make it wait */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&taken, &monotonic);
 }
 
 static int
@@ -865,39 +876,29 @@ look_if_asked(void *from_queue)
     pthread_mutex_lock(&asking);
     crowded = is_full() || is_crowded(asked_most);
     asked = NOTHING;
-    pthread_cond_signal(&taken);
     pthread_mutex_unlock(&asking);
     return 0;
 }
 
-/* Ask for a look, without the interpreter's lock; return whether the main thread took it soon and nothing is full. */
+/* Ask for a look, without the interpreter's lock; return whether that is left to the main thread. */
 static int
 ask(void)
 {
-    if (LOCK_IS_FREE()) {
-        pthread_mutex_lock(&asking);
+    pthread_mutex_lock(&asking);
+    int left = !asked && !crowded && !LOCK_IS_FREE(), again = left && !queued;
+    if (!asked)
         asked = ASKED;
+    if (again)
+        queued = 1;
+    pthread_mutex_unlock(&asking);
+    if (again && Py_AddPendingCall(look_if_asked, &asked) < 0) {
+        pthread_mutex_lock(&asking);
+        queued = left = 0;
         pthread_mutex_unlock(&asking);
-        return 0;
     }
-    int64_t until = machine_ns() + PATIENCE_NS;
-    struct timespec deadline = {until / 1000000000, until % 1000000000};
-    pthread_mutex_lock(&asking);
-    asked = ASKED;
-    crowded = 0;
-    int again = !queued;
-    queued = 1;
-    pthread_mutex_unlock(&asking);
-    int failed = again && Py_AddPendingCall(look_if_asked, &asked) < 0;
-    TELL_MAIN_THREAD();
-    pthread_mutex_lock(&asking);
-    if (failed)
-        queued = 0;
-    while (asked && !failed)
-        failed = pthread_cond_timedwait(&taken, &asking, &deadline) != 0;
-    int done = asked == NOTHING && !crowded;
-    pthread_mutex_unlock(&asking);
-    return done;
+    if (left)
+        TELL_MAIN_THREAD();
+    return left;
 }
 
 static PyObject *
@@ -918,8 +919,7 @@ watch(PyObject *Py_UNUSED(module), PyObject *args)
         while (going && !woken && machine_ns() < until) {
             int64_t target = next < until ? next : until;
             sleep_until(target);
-            while (held && !woken && machine_ns() < until) /* so that who holds us does not feel us */
-                sleep_until(until < machine_ns() + SLICE_NS ? until : machine_ns() + SLICE_NS);
+            sleep_while_held(until);
             if (!tick || target != next)
                 going = 0;
             else if (woken || held)
@@ -931,8 +931,12 @@ watch(PyObject *Py_UNUSED(module), PyObject *args)
         }
         Py_END_ALLOW_THREADS
         look_if_asked(NULL);
-        if (asked == NOTHING) /* a collection in the middle of the main thread's look may have let us in */
+        if (asked == NOTHING) { /* a collection in the middle of the main thread's look may have let us in */
             failed = write_down(numbers, name_stack, looks, bumps) < 0;
+            pthread_mutex_lock(&asking);
+            crowded = 0;
+            pthread_mutex_unlock(&asking);
+        }
         if (!failed && is_crowded(asked_most))
             break;
     }
@@ -954,7 +958,7 @@ static void
 forget(void)
 {
     static const pthread_mutex_t fresh_mutex = PTHREAD_MUTEX_INITIALIZER;
-    asking = fresh_mutex;
+    asking = napping = fresh_mutex;
     make_cond();
     asked = NOTHING;
     queued = crowded = 0;
@@ -964,14 +968,20 @@ forget(void)
 static PyObject *
 wake(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
+    pthread_mutex_lock(&napping);
     woken = 1;
+    pthread_cond_signal(&roused);
+    pthread_mutex_unlock(&napping);
     Py_RETURN_NONE;
 }
 
 static PyObject *
 hold(PyObject *Py_UNUSED(module), PyObject *on)
 {
+    pthread_mutex_lock(&napping);
     held = PyObject_IsTrue(on);
+    pthread_cond_signal(&roused);
+    pthread_mutex_unlock(&napping);
     Py_RETURN_NONE;
 }
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from hotloop.replay import FrameReplay, Prioritised, ReplayError
+from hotloop.replay.gathering import Buffers
 
 
 def frames(numbers: list[int]) -> np.ndarray:
@@ -204,3 +205,16 @@ def test_a_wrong_frame_is_refused_and_leaves_no_trace(frame: np.ndarray, says: s
 def test_a_replay_that_cannot_be_says_why(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ReplayError, match=says):
         FrameReplay(**({"capacity": 40, "num_envs": 1, "frame_shape": (2, 2)} | options))
+
+
+def test_memory_of_batches_of_two_sizes_asked_for_in_turn_is_kept_and_of_a_third_let_go() -> None:
+    buffers = Buffers()
+    small, large = (buffers.take(size).ctypes.data for size in (5000, 9000))
+    for _ in range(3):
+        assert buffers.take(5000).ctypes.data == small
+        assert buffers.take(9000).ctypes.data == large
+    held = buffers.take(5000)
+    for size in (100, 200, 300, 400):
+        buffers.take(size)
+    assert sorted(each.nbytes for each in buffers._kept) == [300, 400, 5000]
+    assert buffers.take(5000).ctypes.data != held.ctypes.data

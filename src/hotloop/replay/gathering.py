@@ -19,6 +19,8 @@ from hotloop.replay.frame_kernels import gather_scaled
 
 ONLY_HERE = 2
 """References to an array that only its list and the call that counts them know."""
+KEPT_FREE = 2
+"""Batches' memory that is kept though nobody looks into it."""
 
 
 class Buffers:
@@ -31,9 +33,12 @@ class Buffers:
         """Return uint8 [nbytes] that nobody else looks into."""
         for i in range(len(self._kept)):
             if self._kept[i].nbytes == nbytes and sys.getrefcount(self._kept[i]) == ONLY_HERE:
-                return self._kept[i]
-        # What is free but of another size belongs to a batch size that is no longer asked for.
-        self._kept = [each for each in self._kept if sys.getrefcount(each) > ONLY_HERE + 1]
+                self._kept.append(self._kept.pop(i))
+                return self._kept[-1]
+        # Who asks for batches of two kinds in turn should get both quickly; what was not asked for since is let go.
+        free = [each for each in self._kept if sys.getrefcount(each) == ONLY_HERE + 1]
+        for old in range(len(free) - KEPT_FREE + 1):
+            self._kept = [each for each in self._kept if each is not free[old]]
         self._kept.append(np.empty(nbytes, np.uint8))
         return self._kept[-1]
 

@@ -55,6 +55,7 @@ SCHEMAS: dict[str, pa.Schema] = {
 }  # fmt: skip
 STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
 Columns = dict[str, Any]
+BUFFER = 1 << 16
 
 
 class ProcessFiles:
@@ -76,11 +77,13 @@ class ProcessFiles:
         if not batch.num_rows:
             return
         if table not in self._streams:
-            file = pa.OSFile(str(self.folder / f"{table}.arrows"), "ab")
+            # Buffered: a batch is dozens of small writes otherwise.
+            file = pa.BufferedOutputStream(pa.OSFile(str(self.folder / f"{table}.arrows"), "ab"), BUFFER)
             self._files[table] = file
             options = self._small if table == "raw" else self._quick
             self._streams[table] = pa.ipc.new_stream(file, SCHEMAS[table], options=options)
         self._streams[table].write_batch(batch)
+        self._files[table].flush()
 
     def replace(self, name: str, table: str, columns: Columns) -> None:
         """Write a small table, in place of the one that was there."""
