@@ -2,12 +2,11 @@
 
 The study's slow loop is recorded by `hotloop run` over growth worth 1,024 and 5,000 episodes. 5,000 take it hours, so
 agents from stages of our fast training of just so many episodes play in it, each for some seconds. The loop counts for
-itself; `hotloop explain` is held against that. About four minutes; run alone. `--json` gives rows for run_all.
+itself; `hotloop explain` is held against that. About four minutes; run alone.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from measure import Row, against_limit, exactly, main, say
 
 from hotloop.learn import checkpoint
 
@@ -26,7 +26,14 @@ GROWTHS = {1_024: 8_000, 5_000: 50_000}
 STAGES = 7
 DECAY, LEAST = 0.995, 0.01
 """Of ε, the study's."""
-NAMES = ("seconds", "episodes", "steps_per_episode", "cost_per_step")
+NAMES = {
+    "episodes": "episodes",
+    "steps_per_episode": "steps an episode",
+    "cost_per_step": "cost of a step",
+    "seconds": "time, which is their product",
+}
+LARGEST_DIFFERENCE = 2.0
+"""Per cent, of any factor."""
 
 
 def train(folder: Path, episodes: int, every: int, features: str) -> Path:
@@ -88,8 +95,8 @@ def truth_of(rows: np.ndarray, drift: dict[str, Any]) -> dict[str, float]:
     }
 
 
-def study(episodes: int, seconds: float, features: str) -> dict[str, Any]:
-    """Record one growth and compare."""
+def study(episodes: int, seconds: float, features: str = "basic") -> tuple[str, dict[str, float], dict[str, float]]:
+    """Record one growth; return the verdict, the factors that explain tells, and those that the loop counted."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         chosen = stages(train(folder, episodes, GROWTHS[episodes], features), episodes)
@@ -97,41 +104,25 @@ def study(episodes: int, seconds: float, features: str) -> dict[str, Any]:
     drift = answer["drift"]
     if drift is None:
         raise SystemExit(f"explain tells no drift over {episodes} episodes' worth of growth")
-    truth = truth_of(rows, drift)
-    said = {each: drift["factors"][each] for each in NAMES}
-    return {
-        "episodes": episodes, "features": features, "verdict": drift["verdict"], "said": said, "truth": truth,
-        "largest_error": max(abs(said[each] / truth[each] - 1) for each in NAMES),
-        "product_error": abs(np.prod([said[each] for each in NAMES[1:]]) / said["seconds"] - 1),
-        "learning_began_s": drift["learning_began_s"], "early": drift["early"], "late": drift["late"],
-        "findings": [each["rule"] for each in answer["findings"]],
-    }  # fmt: skip
+    say(f"  findings: {', '.join(each['rule'] for each in answer['findings']) or 'none'}")
+    return drift["verdict"], {each: drift["factors"][each] for each in NAMES}, truth_of(rows, drift)
 
 
-def main() -> None:
-    """Run both growths and print a table, or JSON."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seconds", type=float, default=8.0, help="for each of the seven stages")
-    parser.add_argument("--features", choices=("basic", "flood"), default="basic")
-    parser.add_argument("--json", action="store_true")
-    arguments = parser.parse_args()
-    found = [study(episodes, arguments.seconds, arguments.features) for episodes in GROWTHS]
-    if arguments.json:
-        print(json.dumps(found))
-        return
-    print("| growth | | episodes | steps an episode | cost of a step | = time | verdict |")
-    print("| --- | --- | --- | --- | --- | --- | --- |")
-    for each in found:
-        for who in ("said", "truth"):
-            f = each[who]
-            label = "explain" if who == "said" else "counted by the loop"
-            verdict = each["verdict"] if who == "said" else ""
-            print(
-                f"| {each['episodes']:,} | {label} | {f['episodes']:.3f} | {f['steps_per_episode']:.3f} | "
-                f"{f['cost_per_step']:.3f} | {f['seconds']:.3f} | {verdict} |"
-            )
-        print(f"\nlargest difference {each['largest_error']:.2%}; findings {each['findings']}\n", file=sys.stderr)
+def run(quick: bool) -> list[Row]:
+    """Measure both growths; in a trial the shorter one."""
+    rows = []
+    for episodes in list(GROWTHS)[: 1 if quick else None]:
+        say(f"snake_drift: {episodes:,} episodes")
+        verdict, said, truth = study(episodes, 3.0 if quick else 8.0)
+        for name, label in NAMES.items():
+            ratio = truth[name] / said[name]
+            about = f"growth of {episodes:,} episodes: {label}"
+            rows.append(Row(about, said[name], truth[name], "counted by the loop", "×", ratio, ratio, ratio))
+        error = max(abs(said[name] / truth[name] - 1) for name in NAMES)
+        about = f"growth of {episodes:,} episodes, told to be of {verdict}: largest difference"
+        rows.append(against_limit(about, exactly(100 * error), LARGEST_DIFFERENCE, "%"))
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    main(run, __doc__)

@@ -71,7 +71,7 @@ def run(quick: bool) -> list[Row]:
     say("spans: nothing recording")
     rows += idle(rounds // 2)
     say("spans: profiler on")
-    rows += profiler_on(updates, max(rounds // 50, 10))
+    rows += profiler_on(updates, max(rounds // 10, 10))
     say("spans: an update as recorded by default")
     rows += slow_down(updates, rounds)
     say("spans: the whole recorder, on and off in turn")
@@ -132,7 +132,8 @@ def idle(rounds: int) -> list[Row]:
 def profiler_on(updates: Updates, rounds: int) -> list[Row]:
     """Compare a recorded span with `record_function` under torch's profiler, which times every operation, too."""
     with tempfile.TemporaryDirectory() as folder, record(Path(folder) / "run", options=ALL_TIMED):
-        ours = interleave({name: updates[name] for name in ("plain", "hotloop")}, rounds, CALLS)
+        chosen, spans = {name: updates[name] for name in ("plain", "hotloop")}, [span(name) for name in PARTS]
+        ours = interleave(chosen, rounds, CALLS, after_block=lambda _: _all_live(spans))
     with profile(activities=[ProfilerActivity.CPU]):
         peers = interleave({name: updates[name] for name in ("plain", FUNCTION_OFF)}, rounds, CALLS)
     mine = estimate(_per_span_us, ours["hotloop"], ours["plain"])

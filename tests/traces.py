@@ -133,6 +133,7 @@ def make_process(
     counts: Mapping[str, int] | None = None,
     windows: Mapping[str, Sequence[int]] | None = None,
     memory_bytes: Sequence[int] = (300 << 20, 320 << 20),
+    reserved_bytes: Sequence[int] | None = None,
     pid: int = 100,
     main: bool = True,
     **fields: Any,
@@ -148,7 +149,7 @@ def make_process(
         end_ns=START_NS + wall_ns,
         threads=tuple(threads),
         windows=_windows(threads[0], dict(counts or {}), windows, wall_ns),
-        memory=_memory(memory_bytes, wall_ns),
+        memory=_memory(memory_bytes, reserved_bytes, wall_ns),
         overhead=Overhead(900.0, 800.0, 1000.0, 10_000, 0, 10_000_000, 0.004),
         counts=dict(counts or {}),
         state="finished",
@@ -282,13 +283,14 @@ def _spread(total: int, n: int) -> np.ndarray:
     return np.diff(np.linspace(0, total, n + 1).astype(np.int64))
 
 
-def _memory(rss_bytes: Sequence[int], wall_ns: int) -> Memory:
+def _memory(rss_bytes: Sequence[int], reserved_bytes: Sequence[int] | None, wall_ns: int) -> Memory:
     n = len(rss_bytes)
     return Memory(
         at_ns=START_NS + np.linspace(0, wall_ns, n).astype(np.int64),
         rss_bytes=np.asarray(rss_bytes, dtype=np.int64),
         gpu_bytes=np.zeros(n, dtype=np.int64),
         gpu_busy_percent=np.zeros(n, dtype=np.int64),
+        reserved_bytes=np.asarray(rss_bytes if reserved_bytes is None else reserved_bytes, dtype=np.int64),
     )
 
 

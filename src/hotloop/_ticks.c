@@ -847,7 +847,7 @@ static enum { NOTHING, ASKED, LOOKING } asked;
 static int queued;  /* a pending call has not run yet */
 static int crowded; /* like `asked` and `queued`, under `asking` */
 static unsigned long asker;
-static PyObject *asked_tallies;
+static PyObject *asked_tallies; /* owned */
 static Py_ssize_t asked_most;
 
 static int
@@ -871,8 +871,11 @@ look_if_asked(void *from_queue)
     pthread_mutex_unlock(&asking);
     if (!wanted)
         return 0;
-    if (!held)
-        look(asker, asked_tallies);
+    if (!held) {
+        PyObject *tallies = Py_NewRef(asked_tallies); /* a finalizer run by a collection in here may end the watch */
+        look(asker, tallies);
+        Py_DECREF(tallies);
+    }
     pthread_mutex_lock(&asking);
     crowded = is_full() || is_crowded(asked_most);
     asked = NOTHING;
@@ -905,10 +908,11 @@ static PyObject *
 watch(PyObject *Py_UNUSED(module), PyObject *args)
 {
     long long until, tick;
-    PyObject *numbers, *name_stack;
+    PyObject *numbers, *name_stack, *tallies;
     if (!PyArg_ParseTuple(args, "LLnO!OO!", &until, &tick, &asked_most, &PyDict_Type, &numbers, &name_stack, &PyList_Type,
-                          &asked_tallies))
+                          &tallies))
         return NULL;
+    Py_XSETREF(asked_tallies, Py_NewRef(tallies)); /* kept after this ends: a look may still be under way */
     PyObject *looks = PyList_New(0), *bumps = PyList_New(0);
     int failed = looks == NULL || bumps == NULL;
     int64_t next = tick ? machine_ns() + tick : until;

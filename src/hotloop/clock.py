@@ -62,7 +62,7 @@ class DeviceClock:
     def begin(self, code: int) -> None:
         """Note the device's time before the work of a span."""
         stack = self._begun.__dict__.setdefault("stack", [])
-        event = self._free.popleft() if self._free else self._make_event()
+        event = self._take()
         event.record()
         stack.append((code, event))
 
@@ -75,9 +75,15 @@ class DeviceClock:
         if len(self._pending) >= self._most:
             self._free.append(first)
             return
-        last = self._free.popleft() if self._free else self._make_event()
+        last = self._take()
         last.record()
         self._pending.append((code, first, last))
+
+    def _take(self) -> DeviceEvent:
+        try:  # asking first whether there is one would let another thread take it in between
+            return self._free.popleft()
+        except IndexError:
+            return self._make_event()
 
     def poll(self) -> dict[int, int]:
         """Return the device time in ns, by code, of the stretches that the device has finished."""

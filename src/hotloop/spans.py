@@ -161,6 +161,8 @@ def _register(name: str, phase: Phase | None, hook: Hook | None) -> Span:
             return _overflow()
         told = phase if phase is not None or hook is not None else phase_of(name)
         made = _born(name, told, len(_by_code) + 1, hook)
+        if _born is _Live:
+            make_live(made)
         _by_code.append(made)
         _spans[key] = made
         return made

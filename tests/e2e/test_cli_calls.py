@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hotloop.cli import main as cli
 from hotloop.clock import wall_ns
 from hotloop.trace.model import FORMAT_VERSION
 
@@ -179,6 +180,45 @@ def test_prune_keeps_the_newest(tmp_path):
     call("prune", "--keep", "2", "--yes", cwd=tmp_path)
     assert sorted(path.name for path in root.iterdir()) == ["a", "bb"]
     assert "Nothing to clear" in call("prune", "--yes", cwd=tmp_path).stdout
+
+
+def test_prune_clears_all_that_a_recording_wrote(tmp_path):
+    (tmp_path / "train.py").write_text(
+        "import time\n"
+        "from hotloop import count, span\n"
+        "for i in range(200):\n"
+        "    with span('env.step'):\n"
+        "        count('env_steps')\n"
+        "        time.sleep(0.005)\n"
+        "    print(f'step {i} took {0.005:.3f} s')\n"
+    )
+    call("run", "--functions", "3", "--warmup", "5", "--out", "runs/one", "train.py", cwd=tmp_path)
+    written = {file.name for file in (tmp_path / "runs" / "one").rglob("*")}
+    assert {"functions.json", "claims.json"} <= written
+    done = call("prune", "--keep", "0", "--yes", cwd=tmp_path)
+    assert not (tmp_path / "runs" / "one").exists()
+    assert "did not write" not in done.stderr
+
+
+def test_prune_keeps_agents_and_says_so(tmp_path):
+    trained = make_run(tmp_path / "runs", "snake")
+    (trained / "checkpoints").mkdir()
+    (trained / "checkpoints" / "learner").write_bytes(bytes(5000))
+    (trained / "config.toml").write_text("seed = 1\n")
+    before = sum(file.stat().st_size for file in trained.rglob("*") if file.is_file())
+    done = call("prune", "--keep", "0", "--yes", "--json", cwd=tmp_path)
+    assert done.stderr.count("kept the agent in") == 1 and "did not write" not in done.stderr
+    assert sorted(file.name for file in trained.iterdir()) == ["checkpoints", "config.toml"]
+    assert json.loads(done.stdout)["size_bytes"] == before - 5000 - len("seed = 1\n")
+
+
+def test_what_may_not_be_read_or_written_is_one_line(monkeypatch, capsys):
+    def refuse(words):
+        raise PermissionError(13, "Permission denied", "/somebody/else")
+
+    monkeypatch.setattr(cli, "_dispatch", refuse)
+    assert cli.main(["ls"]) == 2
+    assert capsys.readouterr().err == "hotloop: /somebody/else: Permission denied: check the path and its rights\n"
 
 
 def test_doctor_answers_in_both_forms(tmp_path):

@@ -49,7 +49,7 @@ def test_an_unmodified_sb3_script_and_its_trace_read_with_pandas(tmp_path):
     shown = call(sys.executable, EXAMPLES / "read_trace.py", "run", cwd=tmp_path).stdout
     table = {line[2:42].strip(): line for line in shown.splitlines()[1:]}
     assert {"ReplayBuffer.sample", "QNetwork", "backward"} & set(table), shown
-    assert all(" s  " in line and line.endswith(" calls") for line in table.values())
+    assert all(" s  " in line and line.endswith(" calls timed") for line in table.values())
 
 
 @needs_sb3

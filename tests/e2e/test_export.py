@@ -174,6 +174,14 @@ def test_a_wrong_call_is_one_line(place, words, told):
     assert (place / "train.py").read_text() == before
 
 
+def test_the_folder_one_is_in_is_a_run_and_a_place_as_any_other(place, tmp_path):
+    run = place / "runs" / "first"
+    assert call("export", ".", "--to", "speedscope", cwd=run).stdout.startswith("wrote first.speedscope.json (")
+    (run / "first.speedscope.json").unlink()
+    call("export", run, "--to", "csv", "--output", ".", cwd=tmp_path)
+    assert (tmp_path / "spans.csv").is_file()
+
+
 def test_without_tensorboard_one_line_says_so(place, tmp_path):
     (tmp_path / "tensorboard.py").write_text("raise ImportError('no tensorboard')")
     done = subprocess.run(

@@ -215,9 +215,12 @@ def test_no_more_space_is_one_warning_and_training_goes_on(tmp_path):
     assert "recorded a part of it, until the recorder failed" in done.stderr
     assert "Traceback" not in done.stderr
     try:
-        load(tmp_path / "out")
+        trace = load(tmp_path / "out")
     except RunUnreadable:
-        pass  # nothing was whole yet
+        return  # nothing was whole yet
+    assert (
+        any("the recorder stopped before the script did" in each for each in trace.warnings) or trace.state == "killed"
+    )
 
 
 # -- the window that was asked for ----------------------------------------------------------------------------
@@ -274,6 +277,26 @@ def test_a_window_of_the_run_is_recorded_and_the_rest_is_not(tmp_path):
         assert_adds_up(trace)
         # A call may begin on one side of the begin and be counted on the other.
         assert calls(trace.main)["env.step"] == pytest.approx(trace.main.counts["env_steps"], abs=5)
+
+
+# -- the script's own settings ---------------------------------------------------------------------------------
+
+BLAS_THREADS = """
+import ctypes, glob, os
+os.environ["OPENBLAS_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+import numpy
+(library,) = glob.glob(os.path.join(os.path.dirname(numpy.__file__), "..", "numpy.libs", "*openblas*"))
+print("threads", ctypes.CDLL(library).scipy_openblas_get_num_threads64_())
+"""
+
+
+def test_threads_that_a_script_sets_before_it_imports_numpy_are_what_it_gets(tmp_path):
+    (tmp_path / "threads.py").write_text(BLAS_THREADS)
+    plain = python("threads.py", cwd=tmp_path, expect=None)
+    if plain.returncode or (os.cpu_count() or 1) < 2:
+        pytest.skip("numpy's library of linear algebra is another here, or there is one core")
+    assert plain.stdout == hotloop_run("--out", "out", "threads.py", cwd=tmp_path).stdout == "threads 1\n"
 
 
 # -- sessions -------------------------------------------------------------------------------------------------

@@ -89,8 +89,6 @@ def test_only_spans_whose_work_a_device_may_do_take_its_time():
     try:
         spans.use_device(clock)
         forward, step = spans.span("clock.forward", Phase.FORWARD), spans.span("clock.env", Phase.ENV)
-        spans.make_live(forward)
-        spans.make_live(step)
         with step, forward:
             device.asked_ms += 4
         assert clock.poll() == {forward.code: 4_000_000}

@@ -21,7 +21,7 @@ from hotloop.record.governor import (
     estimate,
     tight_loop_ns,
 )
-from hotloop.spans import Span
+from hotloop.spans import Phase, Span
 
 
 def blocks(cost_ns: float, n: int, seed: int, noise: float = 0.002) -> list[Block]:
@@ -156,6 +156,23 @@ def test_blocks_without_fine_spans_come_regularly_and_are_told(listening):
         dark.append(not spans.is_live(fine))
         assert made.dark == dark[-1]
     assert sum(dark) == 4
+
+
+def test_an_evaluation_and_what_it_is_called_from_are_always_timed(listening):
+    rollout, step = spans.span("governor.rollout"), spans.span("governor.step")
+    evaluation = spans.span("governor.evaluation", Phase.EVALUATE)
+    made = governor(200.0)
+    calls = {(rollout.code, evaluation.code), (evaluation.code, step.code)}
+    codes = [each.code for each in (rollout, evaluation, step)]
+    rates, mean_ns = Counter(dict.fromkeys(codes, 1000)), dict.fromkeys(codes, 1e4)
+    seen = []
+    for _ in range(4 * EVERY_DENSE):
+        made.open_block(spans.known_spans())
+        made.learn(rates, mean_ns, calls)
+        seen.append((spans.is_live(evaluation), spans.is_live(rollout), spans.is_live(step)))
+    assert all(live for live, _, _ in seen)
+    assert all(live for _, live, _ in seen[1:])
+    assert not all(live for _, _, live in seen)
 
 
 def test_a_span_open_when_switched_off_writes_its_own_end_and_no_other(listening):

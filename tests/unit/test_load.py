@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 
 import pytest
 from tests.scripted import START_NS, scripted_run
 
 from hotloop.errors import RunNotFound, RunUnreadable
+from hotloop.spans import Phase
+from hotloop.trace import store
 from hotloop.trace.load import load
 
 MS = 1_000_000
@@ -65,9 +68,71 @@ def test_a_process_folder_that_is_not_ours_is_left_out(run):
     assert trace.main.counts["env_steps"] == 4
 
 
+def test_a_window_that_is_complete_and_whose_tail_is_still_there_counts_once(run):
+    before = load(run)
+    for table in ("windows", "counters", "memory", "spans"):
+        # What a kill between the two leaves behind.
+        (run / "process" / f"{table}.tail.arrow").write_bytes((run / "process" / f"{table}.arrows").read_bytes())
+    after = load(run)
+    assert after.main.counts["env_steps"] == before.main.counts["env_steps"] == 4
+    assert after.thread.wall_ns == before.thread.wall_ns
+
+
+def test_what_happens_in_an_evaluation_is_no_training(tmp_path, monkeypatch):
+    with scripted_run(tmp_path / "run", monkeypatch) as going:
+        for _ in range(4):
+            going.during("env.step", 100 * MS, "env_steps")
+        with going.open("evaluate"):
+            going.during("env.step", 200 * MS, "env_steps", "episodes")
+            going.spend(50 * MS)
+            going.during("env.step", 200 * MS, "env_steps")
+        going.during("env.step", 100 * MS, "env_steps")
+    trace = load(tmp_path / "run")
+    assert (trace.main.counts["env_steps"], trace.main.counts["evaluation_env_steps"]) == (5, 2)
+    assert "episodes" not in trace.main.counts and trace.main.counts["evaluation_episodes"] == 1
+    by_phase = dict.fromkeys(Phase, 0)
+    for node in trace.thread.nodes:
+        by_phase[node.phase] += node.self_ns
+    assert (by_phase[Phase.ENV], by_phase[Phase.EVALUATE]) == (500 * MS, 450 * MS)
+    assert trace.main.windows.counts["env_steps"].sum() == 5
+
+
+def test_a_program_that_only_evaluates_has_its_steps_counted(tmp_path, monkeypatch):
+    with scripted_run(tmp_path / "run", monkeypatch) as going, going.open("evaluate"):
+        for _ in range(3):
+            going.during("env.step", 100 * MS, "env_steps")
+    assert load(tmp_path / "run").main.counts["env_steps"] == 3
+
+
+def test_a_recorder_that_failed_is_told_and_the_script_ended_as_it_did(run):
+    change(run / "run.json", state="finished", recorder_failed="OSError: no space")
+    trace = load(run)
+    assert trace.state == "finished"
+    assert any("stopped before the script did (OSError: no space)" in each for each in trace.warnings)
+
+
 def test_names_times_and_counts_of_the_process(run):
     main = load(run).main
     assert (main.pid, main.main) == (os.getpid(), True)
     assert (main.start_ns, main.end_ns) == (START_NS, START_NS + 1000 * MS)
     assert main.memory.rss_bytes.min() > 0
     assert main.overhead.span_ns == 0
+
+
+def test_a_process_with_a_clock_of_its_own_is_brought_onto_the_main_ones(run):
+    """Its clock began 5 s later than the main process's; both noted the wall clock beside their own."""
+    shutil.copytree(run / "process", run / "worker")
+    behind = 5_000 * MS
+    change(run / "worker" / "process.json", main=False, pid=77, clock_ns=START_NS - behind, wall_ns=1)
+    state = json.loads((run / "worker" / "state.json").read_text())
+    moved = {name: state[name] - behind for name in ("until_ns", "start_ns", "loop_start_ns")}
+    change(run / "worker" / "state.json", **moved)
+    table = store.read_table(run / "worker", "memory")
+    (run / "worker" / "memory.arrows").unlink()
+    files = store.ProcessFiles(run / "worker")
+    files.append("memory", table | {name: table[name] - behind for name in ("start_ns", "end_ns")})
+    files.close()
+    trace = load(run)
+    main, worker = trace.processes
+    assert (worker.pid, worker.start_ns, worker.end_ns) == (77, main.start_ns, main.end_ns)
+    assert worker.counts["env_steps"] == 4

@@ -26,7 +26,23 @@ def test_resident_memory_is_what_the_system_says():
 def test_it_works_where_there_is_no_proc():
     reader = MemoryReader()
     reader.close()
-    assert abs(reader.rss_bytes() - psutil.Process().memory_info().rss) < 32 << 20
+    seen, told = reader.read(), psutil.Process().memory_info()
+    assert abs(seen.rss_bytes - told.rss) < 32 << 20
+    assert abs(seen.reserved_bytes - told.vms) < 64 << 20
+
+
+def test_a_buffer_is_reserved_at_once_and_resident_as_it_fills():
+    reader = MemoryReader()
+    before = reader.read()
+    with mmap.mmap(-1, 256 << 20) as block:
+        made = reader.read()
+        assert made.reserved_bytes - before.reserved_bytes >= 256 << 20
+        assert made.rss_bytes - before.rss_bytes < 128 << 20
+        block.write(b"x" * len(block))
+        filled = reader.read()
+    reader.close()
+    assert filled.rss_bytes - made.rss_bytes > 192 << 20
+    assert filled.reserved_bytes - made.reserved_bytes < 64 << 20
 
 
 def test_page_faults_grow():

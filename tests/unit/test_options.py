@@ -14,7 +14,7 @@ from hotloop.record.options import RecordOptions
     "wrong",
     [
         {"budget": 0}, {"budget": 1.5}, {"budget": -0.1}, {"hz": -1}, {"hz": 1001}, {"after_steps": -1},
-        {"after_s": -0.5}, {"for_s": -1}, {"window_s": 0}, {"summary_every_s": -1}, {"budget": float("nan")},
+        {"after_s": -0.5}, {"for_s": -1}, {"window_s": 0}, {"budget": float("nan")},
     ],
 )  # fmt: skip
 def test_what_cannot_be_recorded_with_is_refused_with_value_and_remedy(wrong):

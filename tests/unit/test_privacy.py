@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotloop.record.privacy import redacted, redacted_command, redacted_text
+from hotloop.record.privacy import redacted, redacted_command, redacted_line, redacted_text
 
 
 @pytest.mark.parametrize(
@@ -49,3 +49,18 @@ def test_secrets_inside_lists_of_the_configuration():
 @pytest.mark.parametrize("text", ["CartPole-v1", "runs/20240101-120000-train", "3e-4", "cuda:0", "deadbeef"])
 def test_plain_words_stay(text):
     assert redacted_text(text) == text
+
+
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ('wandb.login(key="0123abcd")', 'wandb.login(key="***")'),
+        ("os.environ['WANDB_API_KEY'] = 'abc def'", "os.environ['WANDB_API_KEY'] = '***'"),
+        ("password: str = 'x'", "password: str = '***'"),
+        ('headers = {"Authorization": "Bearer abc", "n": "3"}', 'headers = {"Authorization": "***", "n": "3"}'),
+        ("batch = sorted(rows, key=len)", "batch = sorted(rows, key=len)"),
+        ("loss = criterion(q, target)", "loss = criterion(q, target)"),
+    ],
+)
+def test_a_line_of_code_that_assigns_a_secret_is_kept_without_it(line, shown):
+    assert redacted_line(line) == shown

@@ -16,7 +16,7 @@ CONTRACT = {
 }  # fmt: skip
 SPAN_KEYS = {
     "name", "phase", "group", "calls", "total_s", "self_s", "mean_s", "min_s", "max_s", "p50_s", "p95_s",
-    "cpu_memory_bytes", "gpu_memory_bytes", "score",
+    "cpu_memory_bytes", "cpu_peak_bytes", "gpu_memory_bytes", "score",
 }  # fmt: skip
 FINDING_KEYS = {
     "rule", "title", "phase", "span", "file", "line", "share", "gain", "gain_low", "gain_high", "score",

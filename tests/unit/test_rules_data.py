@@ -165,5 +165,19 @@ def test_a_queue_of_fragments_is_fine():
     assert rules(queueing(gets=20)) == []
 
 
+@pytest.mark.parametrize(
+    ("name", "file"), [("Queue.get", "/lib/python3/queue.py"), ("Condition.wait", "/lib/python3/threading.py")]
+)
+def test_a_queue_between_threads_or_a_pool_of_them_pickles_nothing(name, file):
+    line = frame("step", "learner.py", 31, "done = [each.result() for each in jobs]")
+    stack = [frame("wait", file, 180, own=False), line]
+    trace = make_trace(
+        [place(name, Phase.WAIT, 6.0, 8000), place("backward", Phase.BACKWARD, 4.0, 50)],
+        [seen(name, stack, 6.0, cpu=0.0)],
+        {"env_steps": 8000, "updates": 50},
+    )
+    assert "queue_contention" not in rules(trace)
+
+
 def test_waiting_for_worker_environments_is_not_a_queue():
     assert rules(queueing(gets=1000, name="Connection.recv")) == []

@@ -194,6 +194,18 @@ def test_all_phases_slower_alike_is_the_machine():
     assert "the machine became slower" in told.meaning(found)
 
 
+def test_a_slower_machine_is_not_blamed_on_a_phase_because_episodes_lengthen_too():
+    steps = [1_000] + [round(1_000 / 1.2 ** (i // 2)) for i in range(12)]
+    slower = [500 * 1.2**i for i in range(BLOCKS)]
+    episodes = [round(n / (10 * 1.3 ** (max(i - 1, 0) // 2))) for i, n in enumerate(steps)]
+    found = drift(training(slower, slower, steps=steps, episodes=episodes))
+    assert found is not None
+    assert found.verdict == "machine and episodes"
+    meaning = told.meaning(found)
+    assert "which is learning" in meaning and "the machine became slower" in meaning
+    assert "most of it" not in meaning
+
+
 def test_json_has_the_factors_and_their_logarithms():
     steps, episodes = learning_longer(cost=1.2)
     answer = told.as_dict(drift(training([500.0] * BLOCKS, [500.0] * BLOCKS, steps=steps, episodes=episodes)))

@@ -10,6 +10,7 @@ from hotloop.explain.ranking import settle
 from hotloop.explain.rules import (
     act_one_by_one,
     distribution_validation,
+    dropped_gradients,
     python_returns,
     slow_optimiser,
     slow_polyak,
@@ -21,6 +22,7 @@ from hotloop.spans import Phase
 RULES = (
     act_one_by_one,
     distribution_validation,
+    dropped_gradients,
     python_returns,
     slow_optimiser,
     slow_polyak,
@@ -33,6 +35,32 @@ def explained(trace):
     """What the rules of this file find, priced and ranked."""
     loop = study(trace)
     return settle(loop, [cause for rule in RULES for cause in rule.find(loop)])
+
+
+def through_critics(taken, dropped):
+    """10 s, of which 6 in backward passes."""
+    trace = make_trace(
+        [place("backward", Phase.BACKWARD, 6.0, 2000), place("Env.step", Phase.ENV, 4.0, 1000)],
+        [seen("backward", [frame("update", "sac.py", 86, "actor_loss.backward()")], 6.0)],
+        {"env_steps": 1000, "updates": 1000, "gradients_taken_elements": taken, "gradients_dropped_elements": dropped},
+    )
+    trace.manifest["torch"] = {"gradients_dropped_at": ["sac.py", 92]}
+    return trace
+
+
+def test_gradients_that_nobody_takes_are_found():
+    (finding,) = explained(through_critics(3_000_000, 2_000_000))
+    assert (finding.rule, finding.file, finding.line) == ("dropped_gradients", "sac.py", 92)
+    assert finding.share == pytest.approx(0.6)
+    # Two fifths of the gradients, and half of the work for each: a fifth of the backward passes.
+    assert finding.gain == pytest.approx(1 / (1 - 0.6 * 0.2))
+    assert "40 % of the gradients written" in " ".join(finding.evidence)
+    assert "2,000 of them an update" in " ".join(finding.evidence)
+
+
+def test_gradients_that_are_taken_or_a_few_that_are_not_are_fine():
+    assert explained(through_critics(3_000_000, 0)) == []
+    assert explained(through_critics(3_000_000, 100_000)) == []
 
 
 DISTRIBUTIONS = "/lib/torch/distributions/"

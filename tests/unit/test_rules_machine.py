@@ -161,6 +161,7 @@ def test_a_large_network_on_one_thread_beside_idle_cores_is_found():
     [
         pytest.param(computed(threads=4, cpu_s=38.0), id="all cores at work"),
         pytest.param(computed(cores=1), id="one core"),
+        pytest.param(computed(threads=2, cores=2, cpu_s=8.0), id="as many threads as cores, waiting now and then"),
         pytest.param(computed(cpu_s=38.0), id="others use the cores"),
         pytest.param(computed(flops=10**8, calls=4000), id="a small network"),
         pytest.param(computed(calls=150), id="far from the peak: not bound by arithmetic"),

@@ -274,7 +274,7 @@ def test_ordinary_collections_are_left_alone():
     assert gc_pauses.find(study(collecting(0.0, {"gc_pauses": 900, "gc_pause_ns": 100_000_000}))) == []
 
 
-def keeping(rss_mb, text="history.append(values.mean())", counts=None, machine=None):
+def keeping(rss_mb, text="history.append(values.mean())", counts=None, machine=None, reserved_mb=None):
     line = frame("collect", "ppo.py", 43, text)
     return make_trace(
         [
@@ -284,7 +284,10 @@ def keeping(rss_mb, text="history.append(values.mean())", counts=None, machine=N
         [seen("(Policy → Env.step)", [line], 1.0)],
         {"env_steps": 1000} | (counts or {}),
         machine=machine,
-        process={"memory_bytes": [round(mb * MB) for mb in rss_mb]},
+        process={
+            "memory_bytes": [round(mb * MB) for mb in rss_mb],
+            "reserved_bytes": None if reserved_mb is None else [round(mb * MB) for mb in reserved_mb],
+        },
     )
 
 
@@ -314,6 +317,17 @@ def test_memory_that_is_flat_or_settles_or_was_hardly_seen_is_fine(rss_mb):
 def test_replay_that_fills_up_is_no_leak():
     stored = {"replay_adds_bytes": 250 * MB}
     assert memory_growth.find(study(keeping(np.linspace(300, 600, 31), counts=stored))) == []
+
+
+@pytest.mark.parametrize(("last_mb", "found"), [(1000, False), (1050, False), (1100, True), (1300, True)])
+def test_a_buffer_that_was_made_whole_and_fills_is_no_leak(last_mb, found):
+    """Of 200 MiB between the first and the last third, at least 60 must be newly asked for."""
+    trace = keeping(np.linspace(300, 600, 31), reserved_mb=np.linspace(1000, last_mb, 31))
+    assert bool(memory_growth.find(study(trace))) is found
+
+
+def test_a_recording_that_does_not_tell_what_was_asked_for_is_judged_without():
+    assert memory_growth.find(study(keeping(np.linspace(300, 600, 31), reserved_mb=np.zeros(31))))
 
 
 def test_growth_that_takes_more_than_a_day_is_not_told():

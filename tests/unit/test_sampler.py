@@ -94,3 +94,35 @@ def test_whose_code_a_file_is():
     assert not is_own(sampler.__file__)
     assert not is_own("<string>")
     assert not is_own("<frozen importlib>")
+
+
+def as_if_in(file: str, body: str = "def work():\n    return sys._getframe()\n", **names):
+    """A function whose code says that it stands in a file."""
+    found = {"sys": sys, **names}
+    exec(compile(body, file, "exec"), found)
+    return found["work"]
+
+
+CALLS = "def work():\n    return inner()\n"
+PIPELINE = sampler.TRAINING[0] + "dqn_snake.py"
+COMMAND = sampler.STARTERS[0] + "train.py"
+
+
+def stack_of(frame) -> list[dict]:
+    book = StackBook()
+    numbered(book, frame)
+    frames = {entry["id"]: entry for entry in written(book, "frame")}
+    return [frames[number] for number in written(book, "stack")[0]["frames"]]
+
+
+def test_our_own_pipeline_is_what_is_looked_at_where_nobody_elses_code_is_at_work():
+    started = as_if_in("/somewhere/bin/hotloop", CALLS, inner=as_if_in(COMMAND, CALLS, inner=as_if_in(PIPELINE)))
+    (only,) = stack_of(started())
+    assert (only["file"], only["line"], only["own"]) == (PIPELINE, 2, True)
+
+
+def test_in_somebodys_script_our_parts_are_a_library():
+    started = as_if_in(COMMAND, CALLS, inner=as_if_in("/home/me/train.py", CALLS, inner=as_if_in(PIPELINE)))
+    inner, outer = stack_of(started())
+    assert (inner["file"], inner["own"]) == (PIPELINE, False)
+    assert (outer["file"], outer["own"]) == ("/home/me/train.py", True)

@@ -83,3 +83,39 @@ def test_a_module_is_run_by_its_name(tmp_path, monkeypatch, capsys):
     result = run_script(ScriptOptions("amodule", ("x",), is_module=True, out=str(tmp_path / "out")))
     assert result.exit_code == 6
     assert capsys.readouterr().out == "__main__ ['x']\n"
+
+
+def test_threads_of_the_script_are_waited_for_and_find_its_folder(tmp_path, capsys):
+    (tmp_path / "later.py").write_text("VALUE = 7\n")
+    body = (
+        "import threading, time\n"
+        "def train():\n"
+        "    time.sleep(0.2)\n"
+        "    import later\n"
+        "    from hotloop import spans\n"
+        "    print('trained', later.VALUE, spans.recording())\n"
+        "threading.Thread(target=train).start()\n"
+    )
+    assert run(tmp_path, body).exit_code == 0
+    assert capsys.readouterr().out == "trained 7 True\n"
+    sys.modules.pop("later")
+
+
+def test_the_threads_of_an_executor_are_left_to_python(tmp_path, capsys):
+    body = (
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "pool = ThreadPoolExecutor(2)\n"
+        "print(pool.submit(lambda: 5).result())\n"
+    )
+    assert run(tmp_path, body).exit_code == 0
+    assert capsys.readouterr().out == "5\n"
+
+
+def test_what_a_package_misses_is_told_by_the_package(tmp_path, monkeypatch, capsys):
+    (tmp_path / "mypackage").mkdir()
+    (tmp_path / "mypackage" / "__init__.py").write_text("import no_such_dependency\n")
+    (tmp_path / "mypackage" / "train.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    result = run_script(ScriptOptions("mypackage.train", (), is_module=True, out=str(tmp_path / "out")))
+    assert result.exit_code == 1
+    assert "No module named 'no_such_dependency'" in capsys.readouterr().err

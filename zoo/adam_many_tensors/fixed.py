@@ -73,7 +73,7 @@ class REDQ:
         if self.updates % 4 == 0:
             actor_loss = -self.critics[0](torch.cat((states, SCALE * torch.tanh(self.actor(states))), 1)).mean()
             self.actor_opt.zero_grad()
-            actor_loss.backward()
+            actor_loss.backward(inputs=list(self.actor.parameters()))
             self.actor_opt.step()
         self.follow()
 

@@ -89,7 +89,7 @@ class SAC:
         pairs = torch.cat((states, new_actions), 1)
         actor_loss = (alpha * log_probs - torch.min(*(critic(pairs) for critic in self.critics))).mean()
         self.actor_opt.zero_grad()
-        actor_loss.backward()
+        actor_loss.backward(inputs=list(self.actor.parameters()))
         self.actor_opt.step()
 
         alpha_loss = -(self.log_alpha.exp() * (log_probs.detach() - 1.0)).mean()

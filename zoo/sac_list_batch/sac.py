@@ -83,7 +83,7 @@ class SAC:
         q = torch.min(*(critic(x, action) for critic in self.critics))
         actor_loss = (alpha * log_prob - q).mean()
         self.actor_opt.zero_grad()
-        actor_loss.backward()
+        actor_loss.backward(inputs=list(self.actor.parameters()))
         self.actor_opt.step()
 
         alpha_loss = -(self.log_alpha * (log_prob.detach() + self.target_entropy)).mean()

@@ -150,7 +150,7 @@ class SAC:
     def _descend(self, network, loss):
         optimiser = self.optimisers[network]
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward(inputs=list(network.parameters()))
         optimiser.step()
 
 

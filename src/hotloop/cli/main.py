@@ -60,6 +60,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The interpreter would flush, and complain, once more at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return BROKEN_PIPE
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"hotloop: {error.filename}: {error.strerror}: check the path and its rights", file=sys.stderr)
+        return WRONG_CALL
 
 
 def _dispatch(words: list[str]) -> int:

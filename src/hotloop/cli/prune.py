@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Clear the runs; return the exit code."""
-    from hotloop.trace.runs import list_runs, remove
+    from hotloop.trace.runs import TRAINED_NAMES, list_runs, remove, size_of
 
     if arguments.json and not (arguments.yes or arguments.dry_run):
         raise HotloopError("--json does not ask, so it needs --yes to clear or --dry-run to look")
@@ -54,10 +54,13 @@ def run(arguments: argparse.Namespace) -> int:
             raise HotloopError(f"cannot clear {each.path} ({error.strerror or error})") from error
     if arguments.json:
         paths = [str(each.path) for each in chosen]
-        freed = sum(each.size_bytes for each in chosen)
+        freed = sum(each.size_bytes for each in chosen) - sum(map(size_of, left))
         print(json.dumps({"schema": SCHEMA, "runs": paths, "size_bytes": freed, "removed": removed}, indent=2))
+    for folder in dict.fromkeys(path.parent for path in left if path.name in TRAINED_NAMES):
+        print(f"hotloop: kept the agent in {folder}: remove the folder if you do not want it", file=sys.stderr)
     for path in left:
-        print(f"hotloop: left {path}, which hotloop did not write", file=sys.stderr)
+        if path.name not in TRAINED_NAMES:
+            print(f"hotloop: left {path}, which hotloop did not write", file=sys.stderr)
     return 0
 
 

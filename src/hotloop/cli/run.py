@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from hotloop.cli.ahead import set_threads_of
 from hotloop.errors import HotloopError
 
 USAGE = "hotloop run [options] (script.py | -m module) [args ...]"
@@ -89,6 +90,8 @@ def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str],
 def run(arguments: argparse.Namespace) -> int:
     """Record the script; return its exit code."""
     target, is_module, args = _target(arguments.rest)
+    if not is_module:
+        set_threads_of(target)  # before anything imports numpy
     from hotloop.cli.summaries import printing_every
     from hotloop.record.options import RecordOptions
     from hotloop.record.script import ScriptOptions, run_script
@@ -111,7 +114,6 @@ def run(arguments: argparse.Namespace) -> int:
             after_steps=steps,
             after_s=seconds,
             for_s=arguments.seconds,
-            summary_every_s=arguments.summary_every,
             functions=arguments.functions,
             ops=arguments.ops,
             warmup=arguments.warmup,

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
 from hotloop.learn.dqn_state import F32, DQNConfig, DQNState, Kernel, Transitions, Updated
+from hotloop.learn.learner import Learner
+from hotloop.learn.networks import check_rows
 from hotloop.learn.trained import Arrays, generator_words, set_generator, take, views
 
 KERNELS = ("torch", "torch-fused", "compile", "numba")
@@ -41,40 +43,20 @@ def _make_kernel(name: str, state: DQNState) -> Kernel:
     return {"torch": dqn_torch.Plain, "torch-fused": dqn_torch.Fused, "compile": dqn_torch.Compiled}[name](state)
 
 
-class DQN:
+class DQN(Learner[DQNConfig, DQNState, Kernel]):
     """A Q-learning agent: acts, learns from batches, and can be saved."""
 
     def __init__(self, config: DQNConfig, *, seed: int = 0, kernel: str = "torch", device: str = "cpu") -> None:
-        self._state = DQNState(config, seed, device)
+        super().__init__(DQNState(config, seed, device), _make_kernel, kernel)
         self._noise = np.random.Generator(np.random.PCG64(seed))
-        self.use(kernel)
-
-    @property
-    def config(self) -> DQNConfig:
-        """What it was made with."""
-        return self._state.config
-
-    @property
-    def device(self) -> str:
-        """Where the torch kernels compute."""
-        return self._state.device
-
-    @property
-    def updates(self) -> int:
-        """How many updates it has done."""
-        return self._state.updates
-
-    def use(self, kernel: str) -> None:
-        """Go on with another kernel; weights, moments and counts stay.
-
-        Raises:
-            HotloopError: There is no such kernel, or it cannot run this network.
-        """
-        self._kernel = _make_kernel(kernel, self._state)
-        self.kernel = kernel
 
     def q_values(self, obs: NDArray) -> F32:
-        """Values `[N, A]` of all actions in observations `[N, ...]`, without noise."""
+        """Values `[N, A]` of all actions in observations `[N, ...]`, without noise.
+
+        Raises:
+            HotloopError: The network was made for observations of another shape.
+        """
+        check_rows("obs", np.shape(obs), self.config.shape.observation)
         return self._kernel.q_values(obs, None)
 
     def greedy(self, obs: NDArray) -> NDArray[np.int64]:
@@ -87,6 +69,7 @@ class DQN:
         A noisy network explores by noise that is drawn anew for each call; give it ε = 0. The generator is asked
         for the same amount whatever ε is.
         """
+        check_rows("obs", np.shape(obs), self.config.shape.observation)
         count = len(obs)
         anything = rng.random(count) < epsilon
         actions = rng.integers(self.config.shape.actions, size=count)
@@ -101,11 +84,13 @@ class DQN:
             batch: Has the attributes of `Transitions`.
 
         Raises:
-            HotloopError: The number of rows is not a multiple of the batch size.
+            HotloopError: The number of rows is not a multiple of the batch size, or the observations do not fit.
         """
         rows, size = len(batch.reward), self.config.batch
         if rows == 0 or rows % size:
             raise HotloopError(f"an update got {rows} rows: give a multiple of the batch size, {size}")
+        check_rows("obs", np.shape(batch.obs), self.config.shape.observation)
+        check_rows("next_obs", np.shape(batch.next_obs), self.config.shape.observation)
         noise_size = self._state.network.noise_size
         noise = self._draw(rows // size, 2, noise_size) if noise_size else None
         return self._kernel.update(batch, noise)

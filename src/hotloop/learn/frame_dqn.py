@@ -24,7 +24,7 @@ from hotloop.learn.frame_dqn_state import (
     FrameQShape,
     statistics,
 )
-from hotloop.learn.sac_state import TimePhase
+from hotloop.learn.learner import Learner, TimePhase
 from hotloop.learn.trained import Arrays, take, views
 from hotloop.spans import Phase, span
 
@@ -54,38 +54,13 @@ def _make_kernel(name: str, state: FrameDQNState) -> FrameDQNKernel:
     return {"torch": kernels.Plain, "lean": kernels.Lean, "compile": kernels.Compiled}[name](state)
 
 
-class FrameDQN:
+class FrameDQN(Learner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
     """A Q-learning agent that looks at frames: acts, learns from batches, and can be saved."""
 
     def __init__(self, config: FrameDQNConfig, *, seed: int = 0, kernel: str = "lean", device: str = "cpu") -> None:
         if config.precision == "float16" and not device.startswith("cuda"):
             raise HotloopError(f"precision float16 is for CUDA, not for {device}: give bfloat16 or float32")
-        self._state = FrameDQNState(config, seed, device)
-        self.use(kernel)
-
-    @property
-    def config(self) -> FrameDQNConfig:
-        """What it was made with."""
-        return self._state.config
-
-    @property
-    def device(self) -> str:
-        """Where it computes."""
-        return self._state.device
-
-    @property
-    def updates(self) -> int:
-        """How many updates it has done."""
-        return self._state.updates
-
-    def use(self, kernel: str) -> None:
-        """Go on with another kernel; weights, moments and counts stay.
-
-        Raises:
-            HotloopError: There is no such kernel.
-        """
-        self._kernel = _make_kernel(kernel, self._state)
-        self.kernel = kernel
+        super().__init__(FrameDQNState(config, seed, device), _make_kernel, kernel)
 
     def q_values(self, obs: NDArray) -> F32:
         """Values `[N, A]` of all actions in observations `[N, stack, side, side]`, uint8."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
-from hotloop.learn.sac_state import TimePhase
+from hotloop.learn.learner import TimePhase
 from hotloop.learn.trained import Trained, build_seeded, flatten
 
 ADAM_EPS = 1e-5

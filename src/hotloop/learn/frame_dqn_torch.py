@@ -24,8 +24,8 @@ from hotloop.learn.frame_dqn_state import (
     statistics,
 )
 from hotloop.learn.frames import fold_weights, folded
+from hotloop.learn.learner import TimePhase
 from hotloop.learn.losses import huber, q_target
-from hotloop.learn.sac_state import TimePhase
 from hotloop.learn.trained import views
 
 Rows = tuple[NDArray, ...]
@@ -73,18 +73,18 @@ class Plain:
     def update(self, rows: Rows, timed: TimePhase) -> tuple[Tensor, Tensor]:
         """Do one update; return |TD error| `[B]` and the loss."""
         state, parts = self.state, self.state.config.accumulate
-        with timed("input"):
-            obs, next_obs = self._input(rows[0]), self._input(rows[3])
-            others = [self._tensor(rows[k]) for k in (1, 2, 4, 5)]
         self._clear()
         errors, losses = [], []
         for k in range(parts):
-            at = slice(len(obs) * k // parts, len(obs) * (k + 1) // parts)
-            action, reward, discount, weight = (each[at] for each in others)
+            # Bytes become floats part by part, too: 2,048 stacks of 8 frames of 128×128 would be 2 GB of them.
+            part = [each[len(each) * k // parts : len(each) * (k + 1) // parts] for each in rows]
+            with timed("input"):
+                obs, next_obs = self._input(part[0]), self._input(part[3])
+                action, reward, discount, weight = (self._tensor(part[j]) for j in (1, 2, 4, 5))
             with timed("target"), self._lowered():
-                goal = self.goal(next_obs[at], reward, discount)
+                goal = self.goal(next_obs, reward, discount)
             with timed("forward"), self._lowered():
-                loss, error = self._losses(obs[at], action, goal, weight)
+                loss, error = self._losses(obs, action, goal, weight)
             with timed("backward"):
                 self._scaler.scale(loss / parts).backward()
             errors.append(error)

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
+from hotloop.learn.learner import Learner
+from hotloop.learn.networks import check_rows
 from hotloop.learn.ppo_state import F32, Kernel, PPOConfig, PPOState, PPOUpdated, Rollout
 from hotloop.learn.trained import Arrays, take
 
@@ -55,44 +57,19 @@ def _make_kernel(name: str, state: PPOState) -> Kernel:
     return Plain(state)
 
 
-class PPO:
+class PPO(Learner[PPOConfig, PPOState, Kernel]):
     """A policy-gradient agent: acts, learns from rollouts, and can be saved."""
 
     def __init__(self, config: PPOConfig, *, seed: int = 0, kernel: str = "torch", device: str = "cpu") -> None:
-        self._state = PPOState(config, seed, device)
-        self.use(kernel)
-
-    @property
-    def config(self) -> PPOConfig:
-        """What it was made with."""
-        return self._state.config
-
-    @property
-    def device(self) -> str:
-        """Where the torch kernel computes."""
-        return self._state.device
-
-    @property
-    def updates(self) -> int:
-        """How many updates (minibatches) it has done."""
-        return self._state.updates
-
-    def use(self, kernel: str) -> None:
-        """Go on with another kernel; weights, moments and counts stay.
-
-        Raises:
-            HotloopError: There is no such kernel, or it cannot run this network.
-        """
-        self._kernel = _make_kernel(kernel, self._state)
-        self.kernel = kernel
+        super().__init__(PPOState(config, seed, device), _make_kernel, kernel)
 
     def logits(self, obs: NDArray) -> F32:
         """Logits `[N, A]` of the policy."""
-        return self._kernel.evaluate(obs)[0]
+        return self._evaluate(obs)[0]
 
     def value(self, obs: NDArray) -> F32:
         """Values `[N]` of observations `[N, ...]`."""
-        return self._kernel.evaluate(obs)[1]
+        return self._evaluate(obs)[1]
 
     def greedy(self, obs: NDArray) -> NDArray[np.int64]:
         """Most probable actions `[N]`."""
@@ -100,7 +77,11 @@ class PPO:
 
     def act(self, obs: NDArray, rng: np.random.Generator) -> Acted:
         """Draw actions from the policy, with one number of the generator for each observation."""
-        return drawn(*self._kernel.evaluate(obs), rng)
+        return drawn(*self._evaluate(obs), rng)
+
+    def _evaluate(self, obs: NDArray) -> tuple[F32, F32]:
+        check_rows("obs", np.shape(obs), self.config.observation)
+        return self._kernel.evaluate(obs)
 
     def update(self, rollout: Any, rng: np.random.Generator) -> PPOUpdated:
         """Learn from a rollout: `epochs` times all of its rows, in minibatches, in an order drawn anew each time.
@@ -110,11 +91,12 @@ class PPO:
             rng: Draws the orders.
 
         Raises:
-            HotloopError: The number of rows is not a multiple of the minibatch.
+            HotloopError: The number of rows is not a multiple of the minibatch, or the observations do not fit.
         """
         rows, size = len(rollout.action), self.config.minibatch
         if rows == 0 or rows % size:
             raise HotloopError(f"an update got {rows} rows: give a multiple of the minibatch, {size}")
+        check_rows("obs", np.shape(rollout.obs), self.config.observation)
         order = np.concatenate([rng.permutation(rows) for _ in range(self.config.epochs)]).reshape(-1, size)
         return PPOUpdated(*self._kernel.update(rollout, order).mean(axis=0).tolist())
 

@@ -15,8 +15,9 @@ import torch
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
+from hotloop.learn.learner import Learner, TimePhase
 from hotloop.learn.sac_networks import SACShape, squash
-from hotloop.learn.sac_state import F32, PHASES, Chance, SACConfig, SACKernel, SACState, SACUpdated, TimePhase
+from hotloop.learn.sac_state import F32, PHASES, Chance, SACConfig, SACKernel, SACState, SACUpdated
 from hotloop.learn.trained import Arrays, generator_words, set_generator, take, views
 from hotloop.spans import Phase, span
 
@@ -26,11 +27,18 @@ OF_PHASE = {
     "backward": Phase.BACKWARD, "adam": Phase.OPTIMISE,
 }  # fmt: skip
 """What the phases and parts of an update are in a recording; all others are forward passes."""
+LEAN_ONLY = {"batched": False, "compiled": False, "precision": "float32"}
+"""Options that only the kernel `lean` has, and what they are without it."""
 
 
 def supported_sac_kernels(config: SACConfig, device: str = "cpu") -> list[str]:
     """Names of the kernels that can run this configuration, the reference first."""
-    return list(SAC_KERNELS)
+    return ["lean"] if lean_options(config) else list(SAC_KERNELS)
+
+
+def lean_options(config: SACConfig) -> list[str]:
+    """Names of the options that are set and that only `lean` has."""
+    return [name for name, usual in LEAN_ONLY.items() if getattr(config, name) != usual]
 
 
 def as_span(name: str, /) -> AbstractContextManager[object]:
@@ -43,45 +51,23 @@ def _make_kernel(name: str, state: SACState) -> SACKernel:
 
     if name not in SAC_KERNELS:
         raise HotloopError(f"there is no kernel {name!r} of SAC: choose one of {', '.join(SAC_KERNELS)}")
+    if name not in supported_sac_kernels(state.config):
+        options = ", ".join(lean_options(state.config))
+        raise HotloopError(f"the kernel {name!r} of SAC cannot run with {options}: use 'lean', or leave that out")
     return {"torch": sac_torch.Plain, "lean": sac_torch.Lean}[name](state)
 
 
-class SAC:
+class SAC(Learner[SACConfig, SACState, SACKernel]):
     """A soft actor-critic: acts, learns from batches, and can be saved."""
 
     def __init__(self, config: SACConfig, *, seed: int = 0, kernel: str = "lean", device: str = "cpu") -> None:
-        self._state = SACState(config, seed, device)
+        super().__init__(SACState(config, seed, device), _make_kernel, kernel)
         self._noise = np.random.Generator(np.random.PCG64(seed))
-        self.use(kernel)
-
-    @property
-    def config(self) -> SACConfig:
-        """What it was made with."""
-        return self._state.config
-
-    @property
-    def device(self) -> str:
-        """Where it computes."""
-        return self._state.device
-
-    @property
-    def updates(self) -> int:
-        """How many updates it has done."""
-        return self._state.updates
 
     @property
     def networks(self) -> tuple[torch.nn.Module, torch.nn.Module]:
         """The policy and the critics, to be looked at."""
         return self._state.policy, self._state.critics
-
-    def use(self, kernel: str) -> None:
-        """Go on with another kernel; weights, moments and counts stay.
-
-        Raises:
-            HotloopError: There is no such kernel.
-        """
-        self._kernel = _make_kernel(kernel, self._state)
-        self.kernel = kernel
 
     def greedy(self, obs: NDArray) -> F32:
         """Most likely actions `[N, A]`, each number from -1 to 1, for observations `[N, ...]`."""

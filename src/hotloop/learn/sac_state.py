@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import math
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
+from hotloop.learn.learner import TimePhase
 from hotloop.learn.sac_networks import Critics, Policy, SACShape
 from hotloop.learn.trained import Trained, build_seeded, flatten
 
@@ -39,7 +39,7 @@ class SACConfig:
     shift: int = 0
     """Frames are moved by up to so many pixels, by chance; 0: not at all."""
     channels_last: bool = True
-    """Lay features out channel by channel in memory (`lean` kernel)."""
+    """Keep the channels of a pixel side by side in memory (`lean` kernel)."""
     batched: bool = False
     """Compute twin critics in one operation a layer (`lean` kernel)."""
     compiled: bool = False
@@ -83,7 +83,7 @@ class Chance(NamedTuple):
     action: Tensor
     """Standard normal `[B, A]`."""
     shift: NDArray[np.int64] | None
-    """Pixels down and right for observations and next observations, `[2, B, 2]`."""
+    """Pixels up and left by which observations and next observations are moved, `[2, B, 2]`."""
 
 
 class SACState:
@@ -105,12 +105,6 @@ class SACState:
         """log α, and Adam's moments of it."""
         self.temperature[0] = math.log(config.alpha)
         self.updates = 0
-
-
-class TimePhase(Protocol):
-    """Times a phase of an update, or a part of it: called with its name, returns a context manager."""
-
-    def __call__(self, name: str, /) -> AbstractContextManager[object]: ...  # noqa: D102
 
 
 class SACKernel(Protocol):

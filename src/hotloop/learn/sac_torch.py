@@ -18,8 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as f
 
 from hotloop.learn.frames import fold_weights, folded
+from hotloop.learn.learner import TimePhase
 from hotloop.learn.sac_networks import TWINS, Body, Critics, Eye, squash
-from hotloop.learn.sac_state import ADAM_EPS, PHASES, Chance, SACState, TimePhase
+from hotloop.learn.sac_state import ADAM_EPS, PHASES, Chance, SACState
 from hotloop.learn.trained import Trained
 
 Rows = tuple[NDArray, ...]

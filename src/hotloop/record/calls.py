@@ -20,7 +20,7 @@ from hotloop import ticks
 from hotloop.clock import now_ns
 from hotloop.record import calls_twin
 from hotloop.record.hooks.wrappers import is_wrapper
-from hotloop.record.sampler import is_own
+from hotloop.record.sampler import STARTERS, TRAINING, is_own
 
 if ticks.ACCELERATED:
     try:
@@ -35,9 +35,6 @@ LEAST_SHARE = 0.0005
 MOST_FUNCTIONS = 3000
 ROUNDS = 2000
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
-_TRAINING = tuple(os.path.join(_PACKAGE, name, "") for name in ("pipelines", "envs", "collect", "replay", "learn"))
-_STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "record", "script.py")
-"""What is outside of these is how hotloop was started."""
 _RUNPY = runpy.run_module.__code__.co_filename
 """As its frozen code names it."""
 _HOUSEKEEPING = frozenset({"builtins", "_thread", "sys", "time.monotonic_ns"})
@@ -97,7 +94,7 @@ def open_calls(frame: FrameType | None) -> tuple[CodeType, ...]:
     while frame is not None:
         codes.append(frame.f_code)
         frame = frame.f_back
-    outer = next((i for i, code in enumerate(codes) if code.co_filename.startswith(_STARTERS)), len(codes))
+    outer = next((i for i, code in enumerate(codes) if code.co_filename.startswith(STARTERS)), len(codes))
     shown = [i for i, code in enumerate(codes[:outer]) if not _is_recorder(code) and code.co_filename != _RUNPY]
     return tuple(reversed(codes[shown[0] : shown[-1] + 1])) if shown else ()
 
@@ -129,7 +126,7 @@ def collect(tracer: Any, began: tuple[CodeType, ...], costs: Costs) -> dict[str,
 
 
 def _is_recorder(code: CodeType) -> bool:
-    return code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(_TRAINING)
+    return code.co_filename.startswith(_PACKAGE) and not code.co_filename.startswith(TRAINING)
 
 
 def _compiled() -> frozenset[int]:
@@ -150,7 +147,7 @@ def _describe(known: CodeType | Native, ours: bool, compiled: frozenset[int]) ->
     file = known.co_filename
     if id(known) in compiled:
         kind = "native"
-    elif file.startswith(_TRAINING):
+    elif file.startswith(TRAINING):
         kind = "own" if ours else "library"
     else:
         kind = "recorder" if file.startswith(_PACKAGE) else "own" if is_own(file) else "library"

@@ -1,4 +1,4 @@
-"""Memory of this process and its device, read cheaply enough to be read twenty times a second."""
+"""Memory of this process and its device, read cheaply enough to be read several times a second."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ class Reading:
     """Memory at one moment."""
 
     rss_bytes: int
+    reserved_bytes: int = 0
+    """Asked for, whether it is in use yet or not: a buffer made whole at the start is resident only as it fills."""
     gpu_bytes: int = 0
     gpu_busy_percent: int = -1
 
@@ -40,15 +42,17 @@ class MemoryReader:
     def read(self) -> Reading:
         """Read now."""
         cuda = cuda_in_use()
+        rss, reserved = self._own_bytes()
         if cuda is None:
-            return Reading(self.rss_bytes())
-        return Reading(self.rss_bytes(), int(cuda.memory_allocated()), self._busy_percent())
+            return Reading(rss, reserved)
+        return Reading(rss, reserved, int(cuda.memory_allocated()), self._busy_percent())
 
-    def rss_bytes(self) -> int:
-        """Resident memory."""
+    def _own_bytes(self) -> tuple[int, int]:
         if self._statm >= 0:
-            return int(os.pread(self._statm, 128, 0).split()[1]) * self._page
-        return self._process.memory_info().rss
+            reserved, rss, *_ = os.pread(self._statm, 128, 0).split()
+            return int(rss) * self._page, int(reserved) * self._page
+        told = self._process.memory_info()
+        return told.rss, told.vms
 
     def _busy_percent(self) -> int:
         if self._nvml is None:
@@ -61,7 +65,11 @@ class MemoryReader:
         if not self._nvml:
             return -1
         library, handle = self._nvml
-        return int(library.nvmlDeviceGetUtilizationRates(handle).gpu)
+        try:
+            return int(library.nvmlDeviceGetUtilizationRates(handle).gpu)
+        except Exception:  # not every device tells, such as a slice of one
+            self._nvml = False
+            return -1
 
     def close(self) -> None:
         """Give the file back."""

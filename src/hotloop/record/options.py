@@ -27,8 +27,6 @@ class RecordOptions:
     """Most that single spans may take on disk."""
     window_s: float = 1.0
     """Length of a window at first. It doubles every 600 windows, so that long runs stay small."""
-    summary_every_s: float = 0.0
-    """Print a summary every so many seconds; 0 for none."""
     functions: int = 0
     """Trace all function calls of so many iterations; 0 for none."""
     ops: int = 0
@@ -47,7 +45,7 @@ class RecordOptions:
         """Refuse what cannot be recorded with."""
         _require(0 < self.budget <= 1, f"budget {self.budget}", "a share of the time above 0, such as 0.01 or 1%")
         _require(0 <= self.hz <= 1000, f"hz {self.hz}", "0 to 1000 stack samples a second")
-        for name in ("after_steps", "after_s", "for_s", "summary_every_s", "functions", "ops", "modules_every"):
+        for name in ("after_steps", "after_s", "for_s", "functions", "ops", "modules_every"):
             _require(getattr(self, name) >= 0, f"{name} {getattr(self, name)}", "0 or more")
         _require(self.warmup is None or self.warmup >= 0, f"warmup {self.warmup}", "0 or more iterations")
         _require(self.window_s > 0, f"window_s {self.window_s}", "more than 0 seconds")

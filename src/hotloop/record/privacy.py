@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 
 SECRET_NAME = re.compile(r"(?i)(key|token|secret|passw(or)?d|pwd|credential|auth)")
+ASSIGNED = re.compile(
+    r"(?i)(?P<name>\b\w*(?:key|token|secret|passw(?:or)?d|pwd|credential|auth)\w*[\"']?\]?(?:\s*:\s*[\w.]+)?\s*[=:]\s*)"
+    r"(?P<quote>[\"']).+?(?P=quote)"
+)
 SECRET_VALUE = re.compile(
     r"(?x) ( (?:sk|pk|ghp|gho|hf|xox[abp]|glpat|AKIA)[-_]?[A-Za-z0-9_\-]{12,}"
     r" | [A-Fa-f0-9]{32,} | eyJ[\w\-]{10,}\.[\w\-.]+ )"
@@ -40,6 +44,11 @@ def _redacted_value(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_redacted_value(each) for each in value]
     return redacted_text(value) if isinstance(value, str) else value
+
+
+def redacted_line(text: str) -> str:
+    """Return a line of code with what looks secret replaced by ***."""
+    return redacted_text(ASSIGNED.sub(rf"\g<name>\g<quote>{HIDDEN}\g<quote>", text))
 
 
 def redacted_text(text: str) -> str:

@@ -51,7 +51,8 @@ class Recorder:
         self._writer = Writer(ProcessFiles(folder))
         self._threads = Threads()
         self.accounts = self._threads.accounts
-        self.failed = False
+        self.failure = ""
+        """Why it stopped before it was asked to."""
         self.wrapper_ns: dict[str, float] = {}
         """What the wrappers of hooks add to a call, by kind. Theirs: it may come in while recording."""
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
@@ -59,7 +60,6 @@ class Recorder:
         self._stopping, self._ident = False, 0
         self._thread: threading.Thread | None = None
         self._codes = codes_of([])
-        self._warnings: list[str] = []
 
     def start(self) -> None:
         """Begin to record."""
@@ -95,7 +95,7 @@ class Recorder:
         ticks.wake()
         thread.join(10)
         spans.hush()
-        if not self.failed:
+        if not self.failure:
             try:
                 self._second(self._ended_ns or now_ns(), last=True)
                 self._writer.files.close()
@@ -180,7 +180,7 @@ class Recorder:
             self._fail(error)
 
     def _fail(self, error: Exception) -> None:
-        self.failed = True
+        self.failure = f"{type(error).__name__}: {error}"
         spans.hush()
         self._vitals.close()
         with suppress(OSError, ValueError):  # What failed once fails again; a stream without its end can be read.
@@ -188,7 +188,7 @@ class Recorder:
         remedy = "Training goes on unrecorded."
         if isinstance(error, OSError):
             remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"
-        warnings.warn(f"hotloop stopped recording: {type(error).__name__}: {error}. {remedy}", stacklevel=1)
+        warnings.warn(f"hotloop stopped recording: {self.failure}. {remedy}", stacklevel=1)
 
     def _tick(self, at: int) -> None:
         if self._threads.waiting() > CROWDED:
@@ -350,7 +350,7 @@ class Recorder:
         self._tally()
         # What was drained after this moment is folded later, and counts.
         self._timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
-        self._counted, self._threads.counter_events = Counter(), 0
+        self._counted, self._threads.counter_events, self._vitals.tally_events = Counter(), 0, 0
         forget_within()
         self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
@@ -396,4 +396,4 @@ class Recorder:
         }  # fmt: skip
         begun = self.loop_start_ns if self._loop_started else None
         times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": begun}
-        self._writer.state({"state": state, "warnings": self._warnings} | times | costs | self.wrapper_ns)
+        self._writer.state({"state": state} | times | costs | self.wrapper_ns)

@@ -13,11 +13,16 @@ from types import CodeType
 from typing import Any
 
 import hotloop
+from hotloop.record.privacy import redacted_line
 from hotloop.ticks import Place
 
 MAX_STACKS = 20_000
 MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
+TRAINING = tuple(os.path.join(_PACKAGE, name, "") for name in ("pipelines", "envs", "collect", "replay", "learn"))
+"""hotloop's own code that trains, not that which records. Where nobody else's is at work, it is what is looked at."""
+STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "record", "script.py")
+"""What is outside of these is how hotloop was started."""
 _LIBRARIES = tuple(
     os.path.join(os.path.abspath(path), "")
     for path in {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -55,14 +60,18 @@ class StackBook:
         return number
 
     def _number_stack(self, places: list[Place]) -> int:
-        """Number a stack not seen before. hotloop's own frames are left out."""
+        """Number a stack not seen before. The recorder's own frames are left out."""
         frames: list[int] = []
         known = self._frames
+        # The command, and the file that the system starts it by, are how hotloop was begun, and nobody's training.
+        starter = next((i for i, each in enumerate(places) if each[0].co_filename.startswith(STARTERS)), len(places))
+        places = places[:starter]
+        ours = not any(self._is_own(code.co_filename) for code, _, _ in places)
         for code, instruction, line in places:
             key = (id(code), instruction)
             found = known.get(key)
             if found is None:
-                found = self._number_frame(key, code, line)
+                found = self._number_frame(key, code, line, ours)
             if found >= 0:
                 frames.append(found)
         stack = tuple(frames)
@@ -74,18 +83,22 @@ class StackBook:
             self.fresh.append({"is": "stack", "id": number, "frames": stack})
         return number
 
-    def _number_frame(self, key: tuple[int, int], code: CodeType, line: int | None) -> int:
-        file = code.co_filename
-        self._kept.append(code)
-        if file.startswith(_PACKAGE):
-            self._frames[key] = -1
-            return -1
+    def _is_own(self, file: str) -> bool:
         if file not in self._own:
             self._own[file] = is_own(file)
-        own, line = self._own[file], line if line and line > 0 else code.co_firstlineno
+        return self._own[file]
+
+    def _number_frame(self, key: tuple[int, int], code: CodeType, line: int | None, ours: bool) -> int:
+        file = code.co_filename
+        self._kept.append(code)
+        if file.startswith(_PACKAGE) and not file.startswith(TRAINING):
+            self._frames[key] = -1
+            return -1
+        own = self._is_own(file) or (ours and file.startswith(TRAINING))
+        line = line if line and line > 0 else code.co_firstlineno
         number = self._frames[key] = len(self._kept)
         self.fresh.append(
             {"is": "frame", "id": number, "function": code.co_qualname, "file": file, "line": line,
-             "text": linecache.getline(file, line).strip()[:200] if own else "", "own": own}
+             "text": redacted_line(linecache.getline(file, line).strip())[:200] if own else "", "own": own}
         )  # fmt: skip
         return number

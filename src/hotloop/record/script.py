@@ -6,6 +6,7 @@ import importlib.util
 import os
 import runpy
 import sys
+import threading
 import types
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,15 +61,19 @@ def run_script(options: ScriptOptions) -> ScriptResult:
         exit_code = _run_main(options, code)
     finally:
         session.stop(exit_code)
-    return ScriptResult(exit_code, session.path, recorder is not None and not recorder.failed)
+    return ScriptResult(exit_code, session.path, recorder is not None and not recorder.failure)
 
 
 def _require_module(name: str) -> None:
     sys.path.insert(0, os.getcwd())
+    found: object = None
     try:
         found = importlib.util.find_spec(name)
+    except ModuleNotFoundError as error:
+        # Looking for a module of a package imports the package. What that misses is the script's to tell, when it runs.
+        found = error if error.name and not f"{name}.".startswith(f"{error.name}.") else None
     except (ImportError, ValueError):
-        found = None
+        pass
     if found is None:
         raise ScriptNotFound(f"there is no module {name!r}: give the name as for `python -m`, or a path to a script")
 
@@ -86,13 +91,23 @@ def _compiled(target: str) -> types.CodeType:
 
 
 def _run_main(options: ScriptOptions, code: types.CodeType | None) -> int:
-    saved = sys.argv, list(sys.path), sys.modules["__main__"]
+    saved = sys.argv, list(sys.path)
+    try:
+        exit_code = _execute(options, code)
+        _join_threads()
+        return exit_code
+    except KeyboardInterrupt as error:
+        return exit_code_of(error)
+    finally:
+        sys.argv, sys.path[:] = saved
+
+
+def _execute(options: ScriptOptions, code: types.CodeType | None) -> int:
+    sys.argv = [options.target, *options.args]
     try:
         if code is None:
-            sys.argv = [options.target, *options.args]
             runpy.run_module(options.target, run_name="__main__", alter_sys=True)
         else:
-            sys.argv = [options.target, *options.args]
             sys.path[0] = str(Path(options.target).absolute().parent)
             main = types.ModuleType("__main__")
             # What `python script.py` sets, so that pickling, spawning and inspect find the script.
@@ -110,9 +125,16 @@ def _run_main(options: ScriptOptions, code: types.CodeType | None) -> int:
     except BaseException as error:
         _print_as_python_does(error)
         return 1
-    finally:
-        sys.argv, sys.path[:] = saved[0], saved[1]
     return 0
+
+
+def _join_threads() -> None:
+    """Wait for the script's threads, as Python does before it ends: what they do belongs to the run."""
+    # Those of an executor wait for ever until Python's own end tells them to go.
+    executors = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread() and not thread.daemon and thread not in executors:
+            thread.join()
 
 
 def _print_as_python_does(error: BaseException) -> None:

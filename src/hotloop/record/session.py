@@ -107,14 +107,14 @@ class Session:
         if recorder is None:
             return
         recorder.stop()
-        if self.main and not recorder.failed:
-            self._finish_manifest(exit_code)
+        if self.main:
+            self._finish_manifest(exit_code, recorder.failure)
 
     def _stop_at_exit(self) -> None:
         # Python keeps here the error that ended a script. A console keeps any error there that it has shown.
         self.stop(0 if hasattr(sys, "ps1") else exit_code_of(getattr(sys, "last_value", None)))
 
-    def _finish_manifest(self, exit_code: int) -> None:
+    def _finish_manifest(self, exit_code: int, failure: str) -> None:
         path = self.path / "run.json"
         try:
             manifest = json.loads(path.read_text(encoding="utf-8"))
@@ -127,9 +127,11 @@ class Session:
                 "ended_unix_ns": wall_ns(),
                 "seconds": seconds,
                 "torch": _torch_threads(),
-            }
+            } | ({"recorder_failed": failure} if failure else {})
             write_json(path, manifest)
         except (OSError, ValueError, KeyError) as error:
+            if failure:
+                return  # that was one warning already
             warnings.warn(f"hotloop could not complete {path}: {error}", stacklevel=2)
 
     def abandon(self) -> None:
@@ -230,13 +232,19 @@ def _torch_threads() -> dict[str, Any] | None:
         return None
     threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
     hooks = sys.modules.get("hotloop.record.hooks.torch_hooks")
-    return threads | ({"set_at": hooks.threads_set_at} if hooks and hooks.threads_set_at else {})
+    gradients = sys.modules.get("hotloop.record.hooks.gradients")
+    dropped = gradients.dropped_at.most_common(1) if gradients else []
+    return (
+        threads
+        | ({"set_at": hooks.threads_set_at} if hooks and hooks.threads_set_at else {})
+        | ({"gradients_dropped_at": dropped[0][0]} if dropped else {})
+    )
 
 
 def _follow_children(session: Session, hooks: bool) -> None:
     """Make processes started from here on record themselves into the same run."""
     os.environ[RUN_VARIABLE] = str(session.path)
-    os.environ[OPTIONS_VARIABLE] = json.dumps(asdict(session.options) | {"summary_every_s": 0.0})
+    os.environ[OPTIONS_VARIABLE] = json.dumps(asdict(session.options))
     if hooks:
         os.environ.setdefault(HOOKS_VARIABLE, "1")
     if session.main:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import Counter
 
@@ -9,6 +10,8 @@ from hotloop import spans
 from hotloop.record.account import Account, calls_begun
 from hotloop.ticks import Log
 
+MANY_LOGS = 16
+"""From so many on it is looked whether threads have ended: a program may start one for each step."""
 Looks = list[tuple[int, int, int, int]]
 """(at, thread's number, stack, CPU time of the thread or -1)."""
 
@@ -54,6 +57,8 @@ class Threads:
                 # A thread's number may be given again to a later thread.
                 account = self.open(log.ident, since_ns)
             account.log, account.name = log, log.name
+        if self._seen_logs > MANY_LOGS:
+            self._forget_ended()
         began: Counter[int] = Counter()
         for account in self.accounts:
             events = account.drain()
@@ -61,6 +66,15 @@ class Threads:
                 calls, counters = calls_begun(events)
                 began, self.counter_events = began + calls, self.counter_events + counters
         return began
+
+    def _forget_ended(self) -> None:
+        """Let go of the logs of threads that have ended. Their accounts go on with the next thread of that number."""
+        alive = sys._current_frames().keys()
+        for account in self.accounts:
+            if account.log is not None and account.ident not in alive and not len(account.log):
+                self._logs.remove(account.log)
+                self._seen_logs -= 1
+                account.log = None
 
     def take_looks(self, looks: Looks, last: int) -> int:
         """Keep each thread's stack, the time since the look before, and how much of it was computing.

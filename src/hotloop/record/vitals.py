@@ -19,7 +19,7 @@ class Vitals:
         self.memory = MemoryReader()
         self.tally_events = 0
         self.device_ns: Counter[int] = Counter()
-        self._rss = self.memory.rss_bytes()
+        self._rss = self.memory.read().rss_bytes
         for each in spans.known_tallies():
             each.fresh()
         self._device: DeviceClock | None = None
@@ -35,7 +35,8 @@ class Vitals:
     def memory_now(self) -> dict[str, int]:
         """What a window's row says of memory when it ends."""
         now = self.memory.read()
-        return {"rss_bytes": now.rss_bytes, "gpu_bytes": now.gpu_bytes, "gpu_busy_percent": now.gpu_busy_percent}
+        return {"rss_bytes": now.rss_bytes, "reserved_bytes": now.reserved_bytes,
+                "gpu_bytes": now.gpu_bytes, "gpu_busy_percent": now.gpu_busy_percent}  # fmt: skip
 
     def read_memory(self, at: int, account: Account) -> None:
         """Note how much memory has grown since the last time."""

@@ -45,8 +45,6 @@ class Writer:
         for table in WINDOWED if self._has_tails else ():
             self.files.drop(f"{table}.tail.arrow")
         self._has_tails = False
-        self._raw: list[tuple[int, Ints, Ints, Ints]] = []
-        self.raw_waiting = 0
 
     def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
         """Write down what numbers stand for, as far as that is new."""

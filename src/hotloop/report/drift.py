@@ -51,7 +51,7 @@ def meaning(drift: Drift) -> str:
     """Say in words what changed and whether that is a fault."""
     said = []
     length, cost = drift.factors.steps_per_episode, drift.factors.cost_per_step
-    if drift.verdict in ("episodes", "cost and episodes") and length is not None:
+    if "episodes" in drift.verdict and length is not None:
         said.append(
             f"Episodes are {length:.2f} times as long: an episode takes longer because the agent lives longer, "
             "which is learning, no fault."
@@ -62,7 +62,7 @@ def meaning(drift: Drift) -> str:
         said.append(f"The cost of a step stayed about the same ({cost:.2f} times).")
     if drift.verdict in ("cost", "cost and episodes"):
         said.append(f"A step costs {cost:.2f} times what it did{_where(drift, cost)}.")
-    if drift.verdict == "machine":
+    if "machine" in drift.verdict:
         said.append(
             f"A step costs {cost:.2f} times what it did, in all phases alike: the machine became "
             f"{'slower' if cost > 1 else 'faster'} (other programs, heat), not the program."

@@ -61,7 +61,7 @@ def _facts(report: Report) -> str:
         if getattr(report.counts, name):
             facts.append(f"{words.rate(report.rates[f'{name}_per_s'].mean)} {label}/s")
     facts.append(f"{words.size(report.peak_rss_bytes)} at most")
-    facts.append(f"recording cost {words.percent(report.overhead.share)}, taken off")
+    facts.append(f"recording cost {words.percent(report.overhead.share)}")
     return " · ".join(facts)
 
 

@@ -294,13 +294,21 @@ def _code(lines: list[str]) -> RenderableType:
     return Padding(Syntax(text, "python", theme="ansi_dark", background_color="default"), (0, 0, 0, 2))
 
 
+def _unrecorded(report: Report) -> str:
+    """Say how fast the run would be without the recorder."""
+    if not report.counts.env_steps or report.overhead.share >= 1:
+        return ""
+    rate = report.rates["env_steps_per_s"].mean / (1 - report.overhead.share)
+    return f" Unrecorded, expect {words.rate(rate)} env steps/s."
+
+
 def _notes(report: Report) -> Iterator[RenderableType]:
     overhead = report.overhead
     spans = overhead.spans_timed + overhead.spans_counted
     yield Text(
-        f"Recording cost {words.percent(overhead.share)} of the time ({words.count(spans)} spans at "
-        f"{words.seconds(overhead.span_ns / 1e9)}), already taken off. "
-        f"{words.percent(report.attributed_share)} of the time has a phase.",
+        f"Recording cost {words.percent(overhead.share)} of the time: {words.percent(overhead.taken_share)} in "
+        f"{words.count(spans)} spans at {words.seconds(overhead.span_ns / 1e9)}, taken off the times above, the rest "
+        f"beside them.{_unrecorded(report)} {words.percent(report.attributed_share)} of the time has a phase.",
         "dim",
     )
     if report.state == "running":

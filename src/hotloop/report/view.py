@@ -112,9 +112,9 @@ class Report:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     traced: Traced = NOTHING
+    """What the closer looks saw."""
     drift: Drift | None = None
     """How the loop changed over time, if that is worth telling."""
-    """What the closer looks saw."""
 
 
 def build(trace: Trace, findings: Sequence[Finding]) -> Report:

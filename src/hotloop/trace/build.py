@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hotloop.spans import Hook, Phase
 from hotloop.trace.columns import Ints, Table, of_thread, of_windows, sum_by
 from hotloop.trace.correct import Costs, Entry, corrected
+from hotloop.trace.evaluating import APART, PREFIX, counted_apart, mark
 from hotloop.trace.gaps import gap_phases, phase_of_stack
 from hotloop.trace.histogram import percentile_ns
 from hotloop.trace.model import PART, Frame, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
@@ -56,6 +57,8 @@ class _Names:
 def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State) -> Process:
     """Build a process's part of a trace, over the loop's time."""
     names = _index(parts.names)
+    steps = next((code for code, name in names.counters.items() if name == "env_steps"), 0)
+    parts = replace(parts, counters=counted_apart(parts.counters, names.nodes, steps))
     order = np.argsort(parts.memory["window"], kind="stable")
     memory = {name: column[order] for name, column in parts.memory.items()}
     # The loop may begin inside a window of another process: that window counts where most of it lies.
@@ -148,6 +151,9 @@ def _index(entries: list[dict[str, Any]]) -> _Names:
                 frames[e["id"]] = Frame(e["function"], e["file"], e["line"], e["text"], e["own"])
             case "stack":
                 names.stacks[e["id"]] = tuple(frames[each] for each in e["frames"] if each in frames)
+    for nodes in names.nodes.values():
+        mark(nodes)
+    names.counters.update({code + APART: f"{PREFIX}{name}" for code, name in list(names.counters.items())})
     return names
 
 
@@ -288,6 +294,8 @@ def _split_gap(gap: Node, known: dict[str, Any], samples: list[Sample]) -> tuple
 
     The largest part keeps the gap's id, and what is not known by line.
     """
+    if known.get("evaluating"):
+        return [replace(gap, phase=Phase.EVALUATE)], samples
     told = [phase_of_stack(sample.stack) for sample in samples]
     seen: Counter[Phase | None] = Counter()
     for phase, sample in zip(told, samples, strict=True):
@@ -350,7 +358,8 @@ def _windows(
 
 
 def _memory(memory: Table) -> Memory:
-    return Memory(memory["end_ns"], memory["rss_bytes"], memory["gpu_bytes"], memory["gpu_busy_percent"])
+    names = ("end_ns", "rss_bytes", "gpu_bytes", "gpu_busy_percent", "reserved_bytes")
+    return Memory(*(memory[name] for name in names))
 
 
 def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float) -> Overhead:
@@ -364,5 +373,6 @@ def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float)
     # While the background thread works it holds the interpreter's lock, and the training waits.
     share = (taken + counters + background) / wall if wall else 0.0
     return Overhead(
-        span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share
-    )
+        span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share,
+        taken / wall if wall else 0.0,
+    )  # fmt: skip

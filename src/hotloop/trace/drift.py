@@ -19,7 +19,7 @@ from hotloop.trace.model import Stretch, Trace
 from hotloop.trace.summary import SHORT_WINDOW, window_amounts
 
 Floats = NDArray[np.float64]
-Verdict = Literal["cost", "episodes", "cost and episodes", "machine"]
+Verdict = Literal["cost", "episodes", "cost and episodes", "machine", "machine and episodes"]
 BLOCKS = 6
 """Into so many stretches of equal time the loop is cut, to see whether a change goes one way."""
 LEAST_WINDOWS = 6
@@ -168,9 +168,10 @@ def drift(trace: Trace) -> Drift | None:
     longer = _episodes_changed(blocks, early, late, factors)
     if not dearer and not longer:
         return None
-    verdict: Verdict = "cost and episodes" if dearer and longer else "cost" if dearer else "episodes"
-    if verdict == "cost" and _alike(phases, factors.cost_per_step):
-        verdict = "machine"
+    if dearer and _alike(phases, factors.cost_per_step):
+        verdict: Verdict = "machine and episodes" if longer else "machine"
+    else:
+        verdict = "cost and episodes" if dearer and longer else "cost" if dearer else "episodes"
     return Drift(verdict, early, late, factors, phases, blocks.learning_began_s)
 
 

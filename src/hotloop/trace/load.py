@@ -77,7 +77,7 @@ def _load(folder: Path, manifest: dict[str, Any]) -> Trace:
     claimed = read_claims(folder)
     trace = Trace(
         path=str(folder), name=manifest.get("name", folder.name), manifest=manifest, processes=tuple(processes),
-        state=state, warnings=(*_warnings(processes, state), *_unread(claimed)),
+        state=state, warnings=(*_warnings(processes, state), *_unread(claimed), *_ended_early(manifest)),
         loop_start_ns=loop.start_ns, loop_end_ns=loop.end_ns,
         startup_ns=max(loop.start_ns - int(main.state.get("start_ns", loop.start_ns)), 0),
         paused_ns=_paused_ns(main, loop), traced=read_traced(folder, _pace(processes[0])),
@@ -168,6 +168,11 @@ def _state_of(parts: ProcessParts, run: State) -> State:
 
 def _unread(claimed: Claims) -> list[str]:
     return [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
+
+
+def _ended_early(manifest: dict[str, Any]) -> list[str]:
+    why = manifest.get("recorder_failed")
+    return [f"the recorder stopped before the script did ({why}): what came after is missing"] if why else []
 
 
 def _warnings(processes: list[Process], state: State) -> tuple[str, ...]:

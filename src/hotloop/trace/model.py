@@ -190,6 +190,8 @@ class Memory:
     rss_bytes: NDArray[np.int64]
     gpu_bytes: NDArray[np.int64]
     gpu_busy_percent: NDArray[np.int64]
+    reserved_bytes: NDArray[np.int64]
+    """Asked for of the system, resident or not; all zero in recordings of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,10 @@ class Overhead:
     spans_counted: int
     background_cpu_ns: int
     share: float
-    """All of it, as a share of wall time; already subtracted from the tables."""
+    """All of it, as a share of wall time."""
+    taken_share: float = 0.0
+    """The part of it that spans and wrappers took, where it is known whose time it was: subtracted from the tables. The
+    rest (sampling, writing, counters) falls on all parts alike and is in them."""
 
 
 @dataclass(frozen=True)

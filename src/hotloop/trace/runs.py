@@ -24,8 +24,12 @@ REQUIRED = ("format", "started_unix_ns")
 SAME_PROCESS_S = 1.0
 """A process id whose process began later than this after the recorded one belongs to another program."""
 
-OWN_NAMES = frozenset({PROCESS, "names.jsonl", "state.json"})
+OWN_NAMES = frozenset(
+    {PROCESS, "names.jsonl", "state.json", "claims.json", "functions.json", "operators.json", "layers.json"}
+)
 OWN_ENDINGS = (".arrows", ".arrow", ".part")
+TRAINED_NAMES = frozenset({"checkpoints", "config.toml", "progress.csv", "result.json", "tensorboard"})
+"""What `hotloop train` keeps of an agent. Minutes or hours went into it: clearing recordings leaves it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +106,7 @@ def info(path: Path) -> RunInfo:
         started_unix_ns=manifest["started_unix_ns"],
         seconds=float(seconds) if isinstance(seconds, int | float) else None,
         exit_code=exit_code_of(manifest),
-        size_bytes=_size(path),
+        size_bytes=size_of(path),
         manifest=manifest,
     )
 
@@ -174,9 +178,10 @@ def remove(run: RunInfo) -> list[Path]:
     return left
 
 
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, or of all files in a folder."""
     total = 0
-    for file in path.rglob("*"):
+    for file in [path] if path.is_file() else path.rglob("*"):
         try:
             total += 0 if file.is_symlink() or not file.is_file() else file.stat().st_size
         except OSError:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 SCHEMAS: dict[str, pa.Schema] = {
     "windows": pa.schema(
-        [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()),
+        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()),
          ("calls", pa.int64()), ("total_ns", pa.int64()), ("self_ns", pa.int64())]
     ),
     "spans": pa.schema(
@@ -33,22 +33,23 @@ SCHEMAS: dict[str, pa.Schema] = {
          ("device_ns", pa.int64())]
     ),
     "counters": pa.schema(
-        [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()),
+        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()),
          ("counter", pa.int32()), ("amount", pa.int64())]
     ),
     "samples": pa.schema(
-        [("window", pa.int32()), ("thread", pa.int16()), ("node", pa.int32()), ("stack", pa.int32()),
+        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()), ("stack", pa.int32()),
          ("n", pa.int32()), ("wall_ns", pa.int64()), ("cpu_ns", pa.int64())]
     ),
     "memory": pa.schema(
         [("window", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64()), ("rss_bytes", pa.int64()),
          ("gpu_bytes", pa.int64()), ("gpu_busy_percent", pa.int64()), ("cpu_ns", pa.int64()),
          ("minor_faults", pa.int64()), ("major_faults", pa.int64()),
-         ("gc_pauses", pa.int64()), ("gc_pause_ns", pa.int64()), ("background_ns", pa.int64())]
+         ("gc_pauses", pa.int64()), ("gc_pause_ns", pa.int64()), ("background_ns", pa.int64()),
+         ("reserved_bytes", pa.int64())]
     ),
-    "raw": pa.schema([("thread", pa.int16()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
+    "raw": pa.schema([("thread", pa.int32()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
     "totals": pa.schema(
-        [("thread", pa.int16()), ("node", pa.int32()), ("min_ns", pa.int64()), ("max_ns", pa.int64()),
+        [("thread", pa.int32()), ("node", pa.int32()), ("min_ns", pa.int64()), ("max_ns", pa.int64()),
          ("grown_bytes", pa.int64()), ("peak_bytes", pa.int64()), ("gpu_bytes", pa.int64()),
          ("buckets", pa.list_(pa.int16())), ("counts", pa.list_(pa.int64()))]
     ),
@@ -146,7 +147,10 @@ def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> N
 
 def read_table(folder: Path, table: str) -> dict[str, NDArray[np.int64]]:
     """Read a stream with its tail, up to the last whole batch. Missing files are empty tables."""
-    batches = [*_whole_batches(folder / f"{table}.arrows"), *_whole_batches(folder / f"{table}.tail.arrow")]
+    batches = _whole_batches(folder / f"{table}.arrows")
+    # A process that is killed, or read, after a window is complete and before its tail is gone has both.
+    last = max(map(_last_window, batches), default=-1)
+    batches += [each for each in _whole_batches(folder / f"{table}.tail.arrow") if _last_window(each) > last]
     columns: dict[str, NDArray[np.int64]] = {}
     for each in SCHEMAS[table]:
         # A column that an earlier version did not have yet counts as zero.
@@ -154,6 +158,11 @@ def read_table(folder: Path, table: str) -> dict[str, NDArray[np.int64]]:
         rows = sum(batch.num_rows for batch in batches)
         columns[each.name] = np.concatenate(parts) if parts else np.zeros(rows, np.int64)
     return columns
+
+
+def _last_window(batch: pa.RecordBatch) -> int:
+    rows = batch.num_rows if "window" in batch.schema.names else 0
+    return int(_numbers(batch.column("window"))[rows - 1]) if rows else -1
 
 
 def _numbers(column: pa.Array) -> NDArray[np.int64]:
@@ -172,9 +181,9 @@ def read_totals(folder: Path) -> list[dict[str, Any]]:
 
 def _whole_batches(path: Path) -> list[pa.RecordBatch]:
     found: list[pa.RecordBatch] = []
-    if not path.exists() or not path.stat().st_size:
-        return found
     try:
+        if not path.stat().st_size:
+            return found
         with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
             while True:
                 found.append(reader.read_next_batch())

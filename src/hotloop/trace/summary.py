@@ -55,6 +55,9 @@ class SpanRow:
     """Exact for a span with one call path; over several, the mean of their medians, weighted by calls."""
     p95_s: float
     cpu_memory_bytes: int
+    """By how much resident memory grew while it was open."""
+    cpu_peak_bytes: int
+    """The most that was resident while it was open."""
     gpu_memory_bytes: int
     score: float = 0.0
     """0..1: the study's mixture of time, time per call and memory."""
@@ -197,6 +200,7 @@ def _span_row(thread: Thread, nodes: list[Node]) -> SpanRow:
         p50_s=_ratio(sum(node.p50_ns * node.calls for node in nodes), calls) / 1e9,
         p95_s=_ratio(sum(node.p95_ns * node.calls for node in nodes), calls) / 1e9,
         cpu_memory_bytes=sum(node.cpu_memory_bytes for node in nodes),
+        cpu_peak_bytes=max(node.cpu_peak_bytes for node in nodes),
         gpu_memory_bytes=sum(node.gpu_memory_bytes for node in nodes),
     )
 

@@ -28,7 +28,7 @@ def find(loop: Loop) -> list[Cause]:
     torch = loop.trace.manifest.get("torch") or {}
     threads = int(torch.get("threads") or 0)
     idle = idle_cores(loop)
-    wanted = threads + int(idle + 1.0 - LEAST_IDLE)
+    wanted = min(threads + int(idle + 1.0 - LEAST_IDLE), int(loop.machine.get("cores") or threads))
     nodes = [node for node in loop.thread.nodes if _is_large(loop, node)]
     chosen = {node.id for node in nodes}
     claimed = loop.where(lambda atom: atom.node.id in chosen)

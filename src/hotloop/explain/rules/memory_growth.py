@@ -1,7 +1,8 @@
 """memory_growth: memory grows without an end in sight, and will be full in hours; or the machine is paging already.
 
 A tensor that is kept keeps the whole graph it was computed from, unless it is detached; lists, dicts and caches
-that are only added to do the same on a smaller scale. A replay buffer that fills up grows too, and is no leak.
+that are only added to do the same on a smaller scale. A replay buffer that fills up grows too, and is no leak: it
+takes the bytes given to it, or only comes to use what it had asked for when it was made.
 """
 
 from __future__ import annotations
@@ -24,12 +25,14 @@ LEAST_BYTES = 48 << 20
 """Allocators and caches settle within that."""
 LEAST_PART = 0.05
 FEWEST = 6
-"""Readings, of which there are twenty a second: two in each third."""
+"""Readings, one a window: two in each third."""
 EVEN = 0.2
 """Least part of the growth in each half: what grows only at first has settled."""
 FULL_WITHIN_S = 24 * 3600
 FILLING = 2.0
 """Replay that fills up takes the bytes given to it, and some for the objects around them."""
+RESERVED = 0.3
+"""Least part of the growth that is newly asked for of the system. An allocator asks ahead, so it is not all of it."""
 PAGING_PER_S = 100
 """Major page faults: each waits for the disk."""
 LINES = 3
@@ -62,6 +65,8 @@ def find(loop: Loop) -> list[Cause]:
     for name, series, limit in _kinds(loop):
         found = even_growth(loop.trace.main.memory.at_ns, series, loop.trace.loop_start_ns, loop.trace.loop_end_ns)
         if found is None or not _unbounded(loop, found, limit):
+            continue
+        if series is loop.trace.main.memory.rss_bytes and _had_it_before(loop, found):
             continue
         steps = max(loop.env_steps, 1) / seconds
         told.append(
@@ -102,6 +107,17 @@ def _unbounded(loop: Loop, found: Growth, limit: float) -> bool:
     """Say whether the growth is more than replay filling up, and matters within a day."""
     stored = loop.counts.get("replay_adds_bytes", 0) / (loop.wall_ns / 1e9)
     return found.bytes_per_s > FILLING * stored and (not limit or found.full_in_s(limit) < FULL_WITHIN_S)
+
+
+def _had_it_before(loop: Loop, found: Growth) -> bool:
+    """Say whether memory that was asked for long ago only comes into use: a buffer made whole, which fills."""
+    memory, trace = loop.trace.main.memory, loop.trace
+    inside = (memory.at_ns >= trace.loop_start_ns) & (memory.at_ns <= trace.loop_end_ns)
+    reserved = memory.reserved_bytes[inside]
+    if not reserved.any():
+        return False
+    low, _, high = (float(np.median(part)) for part in np.array_split(reserved, 3))
+    return high - low < RESERVED * (found.last_bytes - found.first_bytes)
 
 
 def _cause(loop: Loop, told: list[str]) -> Cause:

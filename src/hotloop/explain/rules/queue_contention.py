@@ -17,6 +17,9 @@ from hotloop.trace.model import Frame, Node, Process, Sample, Thread
 
 QUEUES = re.compile(r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$")
 NAMES = re.compile(r"queue|lock|semaphore|condition", re.IGNORECASE)
+PROCESSES = re.compile(r"[/\\]multiprocessing[/\\](queues|connection|reduction|synchronize|managers)\.py$")
+LEAST_BETWEEN = 0.2
+"""Part of the time from which the queues are between processes: between threads, nothing is pickled."""
 LEAST_PER_STEP = 0.2
 """Messages for each environment step from which the queue carries single items rather than fragments."""
 ADVICE = """\
@@ -43,7 +46,8 @@ def find(loop: Loop) -> list[Cause]:
     outermost = [n for n in loop.thread.nodes if _is_queue(n) and not _of_queue(loop, loop.parent(n))]
     calls = sum(node.calls for node in outermost)
     per_step = calls / max(loop.env_steps, 1)
-    if not claimed or per_step < LEAST_PER_STEP:
+    between = [a for a in claimed if any(PROCESSES.search(frame.file) for frame in a.stack)]
+    if not claimed or per_step < LEAST_PER_STEP or total_ns(between) < LEAST_BETWEEN * total_ns(claimed):
         return []
     works = [_work(process) for process in loop.trace.processes]
     waiting = 1.0 - sum(atom.cpu_ns for atom in claimed) / max(total_ns(claimed), 1.0)

@@ -53,12 +53,19 @@ def find(loop: Loop) -> list[Cause]:
                 f"the device computes for {percent(device_ns / host_ns)} of the {duration(host_ns)} spent on it, "
                 f"{percent(device_ns / loop.wall_ns)} of the loop",
                 f"{size(flops, 'FLOP')} in all; one core would take about {duration(on_host_ns)} for them",
+                *_told_by_the_device(loop),
             ),
             advice=ADVICE,
             general=True,
             blame=meeting_line(claimed),
         )
     ]
+
+
+def _told_by_the_device(loop: Loop) -> list[str]:
+    busy = loop.trace.main.memory.gpu_busy_percent
+    busy = busy[busy >= 0]
+    return [f"its driver saw it at work for {percent(float(busy.mean()) / 100)} of the time"] if len(busy) else []
 
 
 def _within(loop: Loop, node: Node) -> bool:

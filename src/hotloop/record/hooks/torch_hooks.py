@@ -15,6 +15,7 @@ from threading import get_ident
 from typing import Any
 
 from hotloop.record.hooks import layers, wrappers
+from hotloop.record.hooks.gradients import note_backward, note_stepped, note_zeroed
 from hotloop.record.hooks.learning import note_optimiser
 from hotloop.record.hooks.modules import calling
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
@@ -65,7 +66,7 @@ def on_class(cls: type, patches: Patches) -> None:
     if not any(base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__):
         return
     if cls.__name__ == "Optimizer" and cls.__module__ == "torch.optim.optimizer":
-        patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
+        patches.time_method(cls, "zero_grad", Phase.OPTIMISE, zeroing)
         return
     step = vars(cls).get("step")
     if not isinstance(step, types.FunctionType) or is_wrapper(step):
@@ -77,7 +78,7 @@ def on_class(cls: type, patches: Patches) -> None:
         profiled.hooked = True
         cls.step = profiled  # type: ignore[attr-defined]
     patches.time_method(cls, "step", Phase.OPTIMISE, optimising)
-    patches.time_method(cls, "zero_grad", Phase.OPTIMISE)
+    patches.time_method(cls, "zero_grad", Phase.OPTIMISE, zeroing)
 
 
 _lead = Lead()
@@ -99,12 +100,30 @@ def optimising(fn: Wrapper, spans: SpansByType) -> Wrapper:
                     count("updates")
                 if not nested and recording():
                     note_optimiser(self)
-                return fn(self, *args, **kwargs)
+                result = fn(self, *args, **kwargs)
+                if not nested and recording():
+                    note_stepped(self)
+                return result
         finally:
             if not nested:
                 quiet.discard(thread)
 
     return mark(step, spans)
+
+
+def zeroing(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Time the zeroing of an optimiser's gradients, and see whether anybody took them."""
+
+    @functools.wraps(fn)
+    def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+            return fn(self, *args, **kwargs)
+        with each:
+            if recording() and get_ident() not in quiet:  # not within a step, whose closure zeroes what it took
+                note_zeroed(self)
+            return fn(self, *args, **kwargs)
+
+    return mark(zero_grad, spans)
 
 
 def going_back(fn: Wrapper, each: Span) -> Wrapper:
@@ -121,7 +140,10 @@ def going_back(fn: Wrapper, each: Span) -> Wrapper:
                 count("flops", 2 * flops)
             if args and recording():
                 note_loss(args[0])
-            return fn(*args, **kwargs)
+            result = fn(*args, **kwargs)
+            if recording():
+                note_backward()
+            return result
 
     return mark(backward)
 

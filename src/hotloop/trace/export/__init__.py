@@ -40,7 +40,7 @@ ALIASES = {"chrome": "perfetto"}
 
 def default_path(trace: Trace, to: str) -> Path:
     """Return the name of an export in the current directory."""
-    return Path(Path(trace.path).name + _format(to).ending)
+    return Path(Path(trace.path).resolve().name + _format(to).ending)
 
 
 def export(trace: Trace, to: str, path: Path, force: bool = False) -> int:

@@ -31,6 +31,7 @@ def place(path: Path, write: Callable[[Path], None]) -> None:
 
     Into a folder that is there, the files are moved one by one: what else is in it stays.
     """
+    path = path.resolve()  # "." has no name to put another beside
     # The ending stays, for a writer may go by it.
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     try:

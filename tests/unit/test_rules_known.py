@@ -1,0 +1,42 @@
+"""Every rule has its page section and its planted case; no section or case is of a rule that is not there."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+from hotloop.explain.rules import RULES
+
+ROOT = Path(__file__).parents[2]
+NAMES = {find.__module__.rpartition(".")[2] for find in RULES}
+WITHOUT_A_CASE = {"small_device"}
+"""It needs a GPU."""
+
+
+def test_each_rule_stands_once():
+    assert len(RULES) == len(NAMES)
+    folder = ROOT / "src" / "hotloop" / "explain" / "rules"
+    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == NAMES
+
+
+def test_each_rule_has_a_section_with_cause_cure_and_residual():
+    page = (ROOT / "docs" / "rules.md").read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", page, re.MULTILINE | re.DOTALL))
+    assert set(sections) >= NAMES
+    for name in NAMES:
+        for part in ("**Cause.**", "**Seen by.**", "**Cure.**", "**Residual.**"):
+            assert part in sections[name], f"{name} has no {part}"
+
+
+def test_each_rule_has_a_planted_case_with_a_twin():
+    planted: set[str] = set()
+    for path in (ROOT / "zoo").glob("*/truth.toml"):
+        truth = tomllib.loads(path.read_text(encoding="utf-8"))
+        if truth["rule"]:
+            assert (path.parent / "slow.py").is_file() and (path.parent / "fixed.py").is_file(), path.parent.name
+            assert truth["rule"] in NAMES, path.parent.name
+            planted |= {truth["rule"], *truth.get("also", ())}
+        else:
+            assert (path.parent / "clean.py").is_file(), path.parent.name
+    assert planted == NAMES - WITHOUT_A_CASE
