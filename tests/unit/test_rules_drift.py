@@ -88,6 +88,12 @@ def test_calls_that_were_not_timed_change_nothing():
     assert thinned[0].gain == pytest.approx(whole[0].gain)
 
 
+def test_a_rest_of_a_few_microseconds_does_not_hide_what_grows():
+    """An environment that is nearly all of the loop grows twofold; the acting beside it, 3 %, a third by chance."""
+    env, acting = rising(1_000.0, 200.0), rising(40.0, 2.7)
+    assert [finding.rule for finding in explain(training(env, acting))] == ["drift"]
+
+
 def test_growth_is_seen_through_a_machine_that_is_slow_at_times():
     noise = np.array([1.6, 1.0, 1.3, 0.9, 1.5, 1.2])
     (finding,) = explain(training((noise * rising(0.0, 1_000.0)).tolist(), (noise * 2_000.0).tolist()))

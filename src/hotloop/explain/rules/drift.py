@@ -26,6 +26,8 @@ LEAST_TREND = 0.7
 """Kendall's tau: of six blocks, 13 of 15 pairs are in order."""
 LEAST_SHARE = 0.02
 LEAST_BLOCKS = 5
+LEAST_GAUGE = 0.1
+"""Part of the loop that the rest must be, to be trusted to tell how fast the machine is."""
 THIRD = BLOCKS // 3
 ADVICE = """\
 Do not go through all that was ever kept in each step. Keep what is asked of it up to date instead, or bound it:
@@ -85,7 +87,10 @@ def _place(node: int, costs: dict[int, Floats], calls: dict[int, Floats]) -> Pla
     rest = sum((costs[each][valid] * calls[each].sum() for each in others), np.zeros(len(valid)))
     if len(valid) < LEAST_BLOCKS or not rest.all():
         return None
-    return Place(node, valid, costs[node][valid], rest / rest.mean())
+    own = costs[node][valid] * calls[node].sum()
+    # What is a small part of the loop, such as microseconds of acting, is a poor gauge of the machine.
+    trust = min(1.0, float(rest.mean() / (rest + own).mean()) / LEAST_GAUGE)
+    return Place(node, valid, costs[node][valid], (rest / rest.mean()) ** trust)
 
 
 def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Cause:
