@@ -1,7 +1,9 @@
 """How like the official picture ours is: 1,000 frames of driven episodes, drawn by both from the same moments.
 
 Mean absolute difference of the pixels (of 255), and the structural similarity of Wang et al. 2004 on the grey picture
-(Gaussian window of 11 pixels, sigma 1.5). `--picture F.png` writes some frames side by side.
+(Gaussian window of 11 pixels, sigma 1.5). RGB at 96×96 is the observation as the official environment has it. Grey at
+64×64 is what an agent of the preset `fast` sees: we draw it at that size, the official picture is shrunk once more.
+`--picture F.png` writes some frames side by side.
 """
 
 from __future__ import annotations
@@ -20,11 +22,15 @@ from hotloop.envs.carracing import CarRacingConfig
 from hotloop.envs.carracing.driver import drive
 from hotloop.envs.carracing.game import Game
 from hotloop.envs.carracing.sight import Sight
+from hotloop.pipelines.carracing import as_seen
 
 FRAMES, EPISODES, LENGTH = 1000, 5, 700
 """Frames compared in all; episodes they come from; frames driven in each."""
 
-FINENESS = (1, 2, 4)
+PAIRS = ((96, "rgb", 1), (96, "rgb", 2), (96, "rgb", 4), (64, "grey", 2))
+"""Size, colour and supersampling of what is compared."""
+PLAIN, FINE = PAIRS[:2]
+Pair = tuple[int, str, int]
 GREY = np.array([0.299, 0.587, 0.114])
 SIGMA, REACH = 1.5, 3.5
 STEADY = (0.01 * 255) ** 2, (0.03 * 255) ** 2
@@ -55,28 +61,35 @@ def similarity(left: np.ndarray, right: np.ndarray) -> float:
     return float((above / ((mean_l**2 + mean_r**2 + STEADY[0]) * (var_l + var_r + STEADY[1]))).mean())
 
 
-def collect() -> tuple[dict[int, list[tuple[float, float]]], list[np.ndarray]]:
-    """Drive; return difference and similarity of each frame by fineness, and rows of the picture."""
-    found: dict[int, list[tuple[float, float]]] = {fine: [] for fine in FINENESS}
+def likeness(official: np.ndarray, ours: np.ndarray) -> tuple[float, float]:
+    """Return mean absolute difference and structural similarity of two pictures, uint8 [H, W] or [H, W, 3]."""
+    difference = np.abs(official.astype(float) - ours).mean()
+    left, right = (each @ GREY if each.ndim == 3 else each.astype(float) for each in (official, ours))
+    return float(difference), similarity(left, right)
+
+
+def collect() -> tuple[dict[Pair, list[tuple[float, float]]], list[np.ndarray]]:
+    """Drive; return difference and similarity of each frame by pair, and rows of the picture."""
+    found: dict[Pair, list[tuple[float, float]]] = {pair: [] for pair in PAIRS}
     rows: list[np.ndarray] = []
     compared = {LENGTH * k * EPISODES // FRAMES for k in range(FRAMES // EPISODES)}
     for episode in range(EPISODES):
         game = Official()
         game.reset(seed=100 + episode)
         driver = Sight(game, CarRacingConfig(state="vector"))
-        sights = {fine: Sight(game, CarRacingConfig(colour="rgb", supersample=fine)) for fine in FINENESS}
+        sights = {pair: Sight(game, CarRacingConfig("visual", *pair)) for pair in PAIRS}
         for sight in (driver, *sights.values()):
             sight.begin()
         for frame in range(LENGTH):
             official, _, over, _, _ = game.step(drive(driver.look()))
             if frame in compared or (episode, frame) in SHOWN:
-                ours = {fine: sight.look() for fine, sight in sights.items()}
+                ours = {pair: sight.look() for pair, sight in sights.items()}
                 if (episode, frame) in SHOWN:
-                    rows.append(side_by_side(official, ours[1], ours[2]))
+                    rows.append(side_by_side(official, ours[PLAIN], ours[FINE]))
                 if frame in compared:
-                    for fine, picture in ours.items():
-                        difference = np.abs(official.astype(float) - picture).mean()
-                        found[fine].append((float(difference), similarity(official @ GREY, picture @ GREY)))
+                    for (size, colour, fine), picture in ours.items():
+                        theirs = official if colour == "rgb" else as_seen(official, size)
+                        found[size, colour, fine].append(likeness(theirs, picture))
             if over:
                 raise SystemExit(f"episode {episode} ended after {frame} frames: choose a longer track")
     return found, rows
@@ -98,11 +111,11 @@ def main() -> None:
     arguments = parser.parse_args()
     found, rows = collect()
     told = []
-    for fine, frames in found.items():
+    for (size, colour, fine), frames in found.items():
         differences, similarities = np.array(frames).T
         told.append(
             {
-                "supersample": fine, "frames": len(frames),
+                "size": size, "colour": colour, "supersample": fine, "frames": len(frames),
                 "mean_absolute_difference": round(differences.mean(), 3),
                 "worst_difference": round(differences.max(), 3),
                 "ssim": round(similarities.mean(), 4), "worst_ssim": round(similarities.min(), 4),

@@ -21,18 +21,19 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
-from measure import Row, Times, against_limit, estimate, exactly, interleave, main, ratio_of, say
+from hop import CAPACITY, COLLECTORS, SIDE, STACK, measure_hop, measure_room
+from measure import Row, Times, against_limit, estimate, exactly, main, ratio_of, say
 
 from hotloop.clock import now_ns
 from hotloop.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.collect.board import LIMIT, STEPS
-from hotloop.collect.stripes import Stripe, Watch
+from hotloop.collect.stripes import Watch
 from hotloop.envs.nes import MarioEnv
-from hotloop.replay import FrameReplay, FrameWriter, Prioritised
+from hotloop.record.memory import MemoryReader
+from hotloop.replay import FrameReplay, FrameWriter
 from hotloop.replay.storage import Field, allocate, attach
 
-COLLECTORS, SIDE, STACK, BUTTONS = 2, 84, 4, 7
-CAPACITY = 8_000
+BUTTONS = 7
 BATCH = 64
 EPOCH = 16
 """Episodes in an epoch of the study."""
@@ -43,7 +44,10 @@ FOR_EVER = 1 << 60
 GO, STOP = 0, 1
 MADE, PUT_NS, BUSY_NS, STILL = range(4)
 OURS, SHARED, EACH = "written in place", "one shared queue", "a queue each, and a thread"
-MOST_WAIT, MOST_HOP, MOST_ROOM_GB = 1.0, 1.5, 7.2
+MOST_WAIT = 1.0
+GPU = "cuda" if torch.cuda.is_available() else None
+"""Where batches go, so that its utilisation can be seen, too."""
+READER = MemoryReader()
 
 
 class AnyButton:
@@ -69,6 +73,8 @@ class Block:
     taking_in: float
     """Share of the learner's time, in per cent."""
     overwritten: int
+    gpu: int
+    """How busy it was at the end, in per cent; -1 where there is none, or it does not tell."""
 
 
 class Variant(Protocol):
@@ -246,7 +252,7 @@ def learn(variant: Variant, watch: Watch, rng: np.random.Generator, seconds: flo
     watch.look()
     slots, before = int(heads.sum()), variant.made()
     begin, (batches, taking_ns) = now_ns(), learn_for(variant, watch, rng, seconds)
-    elapsed = (now_ns() - begin) / 1e9
+    elapsed, gpu = (now_ns() - begin) / 1e9, READER.read().gpu_busy_percent
     slots, after = int(heads.sum()) - slots, variant.made()
     arrived = watch.look()
     variant.pause()
@@ -260,6 +266,7 @@ def learn(variant: Variant, watch: Watch, rng: np.random.Generator, seconds: flo
         transport=100 * (after[1] - before[1]) / (after[2] - before[2]),
         taking_in=100 * taking_ns / 1e9 / elapsed,
         overwritten=arrived.overwritten,
+        gpu=gpu,
     )
 
 
@@ -276,7 +283,10 @@ def learn_for(variant: Variant, watch: Watch, rng: np.random.Generator, seconds:
             continue
         batch = variant.replay.sample(BATCH, rng)
         watch.sampled(batch.index)
-        batch.obs[:, -1].mean()
+        if GPU is None:
+            batch.obs[:, -1].mean()
+        else:
+            torch.from_numpy(batch.obs).to(GPU).float().mean().item()
         batches += 1
     return batches, taking_ns
 
@@ -329,41 +339,6 @@ def compare(blocks: dict[str, list[Block]], name: str, unit: str, figure: Callab
     return rows
 
 
-def measure_hop(rounds: int) -> Row:
-    """Bringing a full fragment into the replay, until others see it, beside copying the same bytes."""
-    replay = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared")
-    plain = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared").ring.block.arrays["frames"]
-    stripe = Stripe(replay.ring, 0)
-    frame = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE), np.uint8)
-    stripe.begin(frame)
-    for _ in range(CAPACITY):  # so that no page is touched for the first time
-        stripe.step(0, 0.0, False, False, frame)
-    plain[:] = 1
-    count, source = stripe.fragment, np.ascontiguousarray(stripe._memory[: stripe.fragment]).reshape(-1, SIDE * SIDE)
-    place = [0]
-
-    def hop() -> None:
-        stripe._waiting, stripe._newest = count, count + STACK
-        stripe.flush()
-
-    def copy() -> None:
-        at = place[0]
-        plain[at : at + count] = source
-        place[0] = (at + count) % (CAPACITY - count)
-
-    times = interleave({"hop": hop, "copy": copy}, rounds, calls=20)
-    found = estimate(ratio_of, times["hop"], times["copy"])
-    say(f"collectors: a hop takes {np.median(times['hop']) / 1e3:.1f} µs, a copy {np.median(times['copy']) / 1e3:.1f}")
-    return against_limit(f"hop of {count} steps of {SIDE}×{SIDE}, in copies of its bytes", found, MOST_HOP, "×")
-
-
-def measure_room() -> Row:
-    """What a million transitions of four frames take, priorities and what is known of each included."""
-    replay = FrameReplay(1_000_000, COLLECTORS, (SIDE, SIDE), STACK, prioritised=Prioritised())
-    size = (replay.nbytes + Watch(replay.ring).nbytes) / 1e9
-    return against_limit(f"1,000,000 transitions of {STACK}×{SIDE}×{SIDE}", exactly(size), MOST_ROOM_GB, "GB")
-
-
 def run(quick: bool) -> list[Row]:
     """Measure everything this bench shows."""
     hop = measure_hop(10 if quick else 300)
@@ -381,7 +356,8 @@ def run(quick: bool) -> list[Row]:
                 "batches/s": lambda each: each.batches / each.seconds,
             }.items()
         )
-        say(f"collectors: {name}: {rates}")
+        busy = float(np.median(column(found, lambda each: each.gpu)))
+        say(f"collectors: {name}: {rates}, GPU {f'{busy:.0f} %' if busy >= 0 else '-'}")
     waits = column(blocks[OURS], lambda each: each.transport)
     return [
         *compare(blocks, "experience, a step", "µs", lambda each: 1e6 * each.seconds / max(1, each.steps)),

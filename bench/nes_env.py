@@ -1,21 +1,26 @@
-"""The Mario environment on `runner`, whole steps at skip 4 and grey 84×84, beside the bare emulator core.
+"""The Mario environment on `runner`, whole steps at skip 4 and grey 84×84, beside the bare emulator core and nes-py.
 
-Both play the same stretch of the same level by the same buttons, on one core, in one process, in turn: the core allows
-one emulator a process. The bare core presses buttons and runs frames, and nobody looks at them.
+All play the same stretch of the same level by the same buttons, on one core, in one process, in turn: the core allows
+one emulator a process. The bare core presses buttons and runs frames, and nobody looks at them. nes-py has what is
+usually wrapped around it: skip with the larger of the last two frames, grey, shrunk by OpenCV. It conflicts with
+stable-retro's requirements, so it is left out, and said so, unless somebody has installed it by hand.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from measure import Row, Times, estimate, interleave, main, ratio_of, say
 
+from hotloop.envs.nes import layout
 from hotloop.envs.nes.config import SIMPLE
 from hotloop.envs.nes.emulator import mask_of
 from hotloop.envs.nes.mario import MarioEnv
-from hotloop.envs.nes.starts import load_routes
+from hotloop.envs.nes.rom import RUNNER
+from hotloop.envs.nes.starts import START_LIMIT, load_routes
 
 LEVEL = "1-1"
 STEPS = 60
@@ -23,7 +28,11 @@ STEPS = 60
 
 SKIP = 4
 ASKED = 0.85
+ASKED_OF_PEER = 4.0
+CORE, PEER = "the bare core", "nes-py with the usual wrappers"
 MASKS = [mask_of(*buttons) for buttons in SIMPLE]
+BITS = {"A": 1, "B": 2, "SELECT": 4, "START": 8, "UP": 16, "DOWN": 32, "LEFT": 64, "RIGHT": 128}
+"""Of the byte that nes-py takes for the buttons."""
 
 
 def run(quick: bool) -> list[Row]:
@@ -41,13 +50,17 @@ def measure(size: int, rounds: int) -> list[Row]:
     """The environment with pictures of a size, beside the core."""
     say(f"nes: {size}×{size}")
     env = MarioEnv(level=LEVEL, size=size, skip=SKIP)
+    asked = {CORE: ASKED, PEER: ASKED_OF_PEER} if size == 84 else {CORE: 0.0}
     try:
-        times = interleave({"ours": whole(env), "core": bare(env)}, rounds, calls=1)
+        variants = {"ours": whole(env), CORE: bare(env)}
+        peer = nes_py(size) if PEER in asked else None
+        if peer is not None:
+            variants[PEER] = peer
+        times = interleave(variants, rounds, calls=1)
     finally:
         env.close()
-    return [
-        beside(f"a step of {SKIP} frames, grey {size}×{size}", times["ours"], times["core"], ASKED if size == 84 else 0)
-    ]
+    name = f"a step of {SKIP} frames, grey {size}×{size}"
+    return [beside(name, times["ours"], times[each], each, asked[each]) for each in times if each != "ours"]
 
 
 def whole(env: MarioEnv) -> Callable[[], object]:
@@ -81,14 +94,55 @@ def bare(env: MarioEnv) -> Callable[[], object]:
     return play
 
 
-def beside(name: str, ours: Times, core: Times, asked: float) -> Row:
+def nes_py(size: int) -> Callable[[], object] | None:
+    """The same steps by nes-py, from the same place; None, and said so, where it is not installed or does not work."""
+    try:
+        import cv2
+        from nes_py import NESEnv
+
+        env = NESEnv(str(RUNNER))
+        begin_there(env)
+    except ImportError as missing:
+        say(f"nes: {missing.name} is not installed: nes-py is left out")
+        return None
+    except Exception as error:  # old as it is, it may stumble over newer libraries
+        say(f"nes: nes-py does not work here ({type(error).__name__}: {error}): left out")
+        return None
+    held = [sum(BITS[each] for each in SIMPLE[int(action)]) for action in load_routes()[LEVEL][:STEPS]]
+
+    def play() -> None:
+        env.reset()
+        env.step(0)
+        for buttons in held:
+            for _ in range(SKIP - 1):
+                earlier = env.step(buttons)[0]
+            earlier = earlier.copy()  # the next frame is drawn over it
+            grey = cv2.cvtColor(np.maximum(earlier, env.step(buttons)[0]), cv2.COLOR_RGB2GRAY)
+            cv2.resize(grey, (size, size), interpolation=cv2.INTER_AREA)
+
+    return play
+
+
+def begin_there(env: Any) -> None:
+    """Start the level in nes-py, and let its `reset` come back to there."""
+    env.reset()
+    for frame in range(START_LIMIT):
+        if layout.is_playing(env.ram):
+            env._backup()
+            return
+        pressed = env.ram[layout.MODE] == layout.MODE_TITLE and frame % 16 >= 12
+        env.step(BITS["START"] if pressed else 0)
+    raise RuntimeError(f"the level did not begin within {START_LIMIT} frames")
+
+
+def beside(name: str, ours: Times, peer: Times, peer_name: str, asked: float) -> Row:
     """One row: µs a step."""
-    found = estimate(ratio_of, core, ours)
+    found = estimate(ratio_of, peer, ours)
     return Row(
         name=name,
         ours=float(np.median(ours)) / STEPS / 1e3,
-        peer=float(np.median(core)) / STEPS / 1e3,
-        peer_name="the bare core",
+        peer=float(np.median(peer)) / STEPS / 1e3,
+        peer_name=peer_name,
         unit="µs",
         ratio=found.value,
         low=found.low,

@@ -3,6 +3,8 @@
 `python bench/ricochet_scores.py curve NAME LABEL=RUN...` draws the share of held-out boards solved within 10 steps,
 against steps and minutes, into docs/ricochet-NAME.png, with its numbers in docs/ricochet-NAME.json. `... levels
 LABEL=RUN...` evaluates runs on held-out boards of each level and puts the table between markers of docs/ricochet.md.
+`... random` plays any action, each as likely, on all held-out boards of each level, and writes which share it solves
+into docs/ricochet-random.json: the floor that the others show.
 """
 
 from __future__ import annotations
@@ -22,8 +24,12 @@ import numpy as np
 from run_all import markdown, replace_section
 from sac_scores import DOCS, read_curve
 
-RANDOM = {0: 0.21, 1: 0.034, 2: 0.004, 3: 0.008}
-"""Share of held-out boards that random play solves within 10 steps, by level: docs/envs-ricochet.md."""
+from hotloop.pipelines import ricochet
+from hotloop.pipelines.ppo_ricochet import Config
+
+FLOOR = DOCS / "ricochet-random.json"
+STEPS = (10, 20)
+"""Limits of an evaluation, and of training."""
 ASKED, AIM = 0.75, 0.95
 COLOURS = ("#2a6f97", "#c1121f", "#588157", "#bc6c25")
 
@@ -44,8 +50,9 @@ def curve(name: str, runs: dict[str, Path]) -> None:
         rows = [{"env_steps": int(a), "seconds": b, "success_rate": c} for a, b, c in told]
         kept.append({"label": label, "curve": rows, "result": result})
         print(f"{label}: {summary(points)}")
+    lowest = floor()[0]
     for panel, label in zip(panels, ("thousand steps", "minutes of training"), strict=True):
-        for share, style in ((ASKED, "--"), (AIM, "--"), (RANDOM[0], ":")):
+        for share, style in ((ASKED, "--"), (AIM, "--"), (lowest, ":")):
             panel.axhline(100 * share, color="#9aa5b1", linestyle=style, linewidth=1)
         panel.set_xlabel(label)
         panel.grid(alpha=0.2)
@@ -76,7 +83,7 @@ def summary(points: np.ndarray) -> str:
 
 def levels(runs: dict[str, Path], episodes: int) -> None:
     """Evaluate runs on held-out boards of each level."""
-    rows = []
+    rows, lowest = [], floor()
     for label, run in runs.items():
         words = [sys.executable, "-m", "hotloop", "evaluate", str(run), "--episodes", str(episodes), "--json"]
         told: dict[str, Any] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
@@ -84,8 +91,8 @@ def levels(runs: dict[str, Path], episodes: int) -> None:
             gap = [f"{each[key]:.2f}" if key in each else "" for key in ("gap_mean", "gap_median")]
             solved = f"**{each['success_rate']:.1%}**"
             interval = f"{each['score_low']:.1%} to {each['score_high']:.1%}"
-            floor = f"{RANDOM[each['level']]:.1%}"
-            rows.append([label, str(each["level"]), str(each["episodes"]), solved, interval, floor, *gap])
+            chance = f"{lowest[each['level']]:.1%}"
+            rows.append([label, str(each["level"]), str(each["episodes"]), solved, interval, chance, *gap])
     heads = [
         "agent",
         "level",
@@ -102,6 +109,52 @@ def levels(runs: dict[str, Path], episodes: int) -> None:
     page.write_text(replace_section(page.read_text(encoding="utf-8"), "ricochet_levels", table), encoding="utf-8")
 
 
+class Random:
+    """Plays any action, each as likely."""
+
+    def __init__(self, actions: int, seed: int) -> None:
+        self._actions, self._rng = actions, np.random.default_rng(seed)
+
+    def nothing(self, boards: int) -> np.ndarray:
+        """Remember nothing."""
+        return np.zeros((0, boards), np.float32)
+
+    def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return actions, int64 [N], and the memory."""
+        return self._rng.integers(0, self._actions, len(obs)), memory
+
+
+def random(times: int) -> None:
+    """Play all held-out boards of each level at random, so often."""
+    rows, told = [], []
+    for level in range(ricochet.LEVELS):
+        shares = {}
+        for steps in STEPS:
+            config = Config(eval_steps=steps)
+            every = config.bank_boards * ricochet.LEVELS
+            scores = [
+                ricochet.play_episodes(Random(4 * config.robots, seed), config, every, level).score
+                for seed in range(times)
+            ]
+            # Boards differ in how easily they are hit upon: the error is that of their means.
+            each = np.mean(scores, axis=0)
+            shares[f"within_{steps}"] = float(each.mean())
+            shares[f"error_{steps}"] = float(each.std(ddof=1) / len(each) ** 0.5)
+        told.append({"level": level, "boards": len(each), "times": times} | shares)
+        cells = [f"{shares[f'within_{n}']:.2%} ± {shares[f'error_{n}']:.2%}" for n in STEPS]
+        rows.append([str(level), str(len(each)), *cells])
+    print(markdown(["level", "boards", *(f"solved within {n} steps" for n in STEPS)], rows))
+    FLOOR.write_text(json.dumps({"levels": told}, indent=1) + "\n", encoding="utf-8")
+
+
+def floor() -> dict[int, float]:
+    """Return the share of held-out boards that random play solves within 10 steps, by level."""
+    if not FLOOR.is_file():
+        raise SystemExit(f"there is no {FLOOR.name}: run `python bench/ricochet_scores.py random` first")
+    rows = json.loads(FLOOR.read_text(encoding="utf-8"))["levels"]
+    return {row["level"]: row[f"within_{STEPS[0]}"] for row in rows}
+
+
 def main() -> None:
     """Do what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
@@ -110,9 +163,14 @@ def main() -> None:
     drawn.add_argument("name", help="of the picture: docs/ricochet-NAME.png")
     evaluated = what.add_parser("levels")
     evaluated.add_argument("--episodes", type=int, default=1000)
+    chance = what.add_parser("random")
+    chance.add_argument("--times", type=int, default=5, help="each board is played")
     for each in (drawn, evaluated):
         each.add_argument("runs", nargs="+", metavar="LABEL=RUN")
     arguments = parser.parse_args()
+    if arguments.what == "random":
+        random(arguments.times)
+        return
     runs = {label: Path(path) for label, _, path in (each.rpartition("=") for each in arguments.runs)}
     if arguments.what == "curve":
         curve(arguments.name, runs)

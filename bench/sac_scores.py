@@ -24,6 +24,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from run_all import replace_section
+from scipy.stats import t
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -33,6 +34,8 @@ SAME = (
     "--patience", "120", "--learning-starts", "1000", "--threads", "1", "--kernel", "lean",
 )  # fmt: skip
 """What both presets have in common here: the game, and how much they see of it. They differ in how they learn."""
+EVALUATED = ("eval_return", "eval_score", "success_rate")
+"""What an evaluation writes into `progress.csv`."""
 BLUE, RED = "#2a6f97", "#c1121f"
 
 
@@ -49,23 +52,34 @@ def train(preset: str, seed: int) -> dict[str, Any]:
         if done.returncode:
             raise SystemExit(f"{preset}, seed {seed}: exit {done.returncode}\n{done.stderr}")
         result = json.loads(done.stdout.splitlines()[-1])
-        curve = read_curve(out)
+        curve = read_curve(out, every=EVAL_EVERY)
     print(f"{preset}, seed {seed}: {result['eval_return']:.0f}, {result['seconds']:.0f} s", file=sys.stderr)
     return {"preset": preset, "seed": seed, "curve": curve} | result
 
 
-def read_curve(run: Path, column: str = "eval_return") -> list[tuple[int, float, float]]:
-    """Return decisions, seconds and the return at each point where it changed: of evaluations, or of training."""
+def read_curve(run: Path, column: str = "eval_return", every: int = 0) -> list[tuple[int, float, float]]:
+    """Return steps, seconds and the number of a column of `progress.csv` at each point where it is new.
+
+    A row repeats the last evaluation until the next, and an evaluation may give the same number once more. So there is
+    a new one where any of its numbers changed, and in the first row at or past each multiple of `every` steps.
+
+    Args:
+        run: A run directory.
+        column: Of evaluations, or of training.
+        every: Steps from one evaluation to the next; 0: only changes tell.
+    """
     with (run / "progress.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row.get(column)]
     told = [(int(row["env_steps"]), float(row["seconds"]), float(row[column])) for row in rows]
-    return [each for i, each in enumerate(told) if i == 0 or each[2] != told[i - 1][2]]
+    marks = [[row.get(name) for name in (EVALUATED if column in EVALUATED else (column,))] for row in rows]
+    passed = [steps // every if every else 0 for steps, _, _ in told]
+    return [each for i, each in enumerate(told) if i == 0 or (marks[i], passed[i]) != (marks[i - 1], passed[i - 1])]
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
-    """Return a 90 % bootstrap interval of the mean."""
-    draws = np.random.default_rng(0).choice(values, (5_000, len(values))).mean(1)
-    return float(np.percentile(draws, 5)), float(np.percentile(draws, 95))
+    """Return a 90 % interval of the mean by Student's t: resampling a few seeds would give one that is too narrow."""
+    reach = t.ppf(0.95, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return float(values.mean() - reach), float(values.mean() + reach)
 
 
 def presets(jobs: int) -> None:
@@ -94,9 +108,9 @@ def presets(jobs: int) -> None:
     finish(figure, panel, "decisions", DOCS / "carracing-presets.png")
 
 
-def curve(name: str, run: Path) -> None:
+def curve(name: str, run: Path, every: int) -> None:
     """Draw the learning curve of one run, against decisions and against minutes."""
-    told, result = read_curve(run), json.loads((run / "result.json").read_text(encoding="utf-8"))
+    told, result = read_curve(run, every=every), json.loads((run / "result.json").read_text(encoding="utf-8"))
     steps, seconds, returns = (np.array(column) for column in zip(*told, strict=True))
     trained = [np.array(column) for column in zip(*read_curve(run, "return_last100"), strict=True)]
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
@@ -145,11 +159,12 @@ def main() -> None:
     drawn = what.add_parser("curve")
     drawn.add_argument("name", help="of the picture: docs/carracing-NAME.png")
     drawn.add_argument("run", type=Path)
+    drawn.add_argument("--eval-every", type=int, default=0, metavar="N", help="of that training")
     arguments = parser.parse_args()
     if arguments.what == "presets":
         presets(arguments.jobs)
     else:
-        curve(arguments.name, arguments.run)
+        curve(arguments.name, arguments.run, arguments.eval_every)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ import numpy as np
 import torch
 from measure import Row, against_limit, estimate, interleave, main, ratio_of, say
 
-from hotloop.clock import now_ns
 from hotloop.learn import SAC, SACConfig
 from hotloop.learn.choose import made_up_steps
 from hotloop.pipelines.sac_carracing import FAITHFUL, Config, _learner_config
@@ -63,37 +62,19 @@ def updating(config: SACConfig, kernel: str) -> Callable[[], object]:
 
 
 def phases(config: SACConfig, updates: int) -> Row:
-    """How far the whole of an update is from the sum of its phases."""
+    """How far the whole of an update, on a batch that is there already, is from the sum of its phases."""
     learner = SAC(config, kernel="lean")
     batch = made_up_steps(config, 1, np.random.default_rng(0))
     report = UpdateReport(learner, lambda _: None)
     summed, whole = np.empty(updates), np.empty(updates)
-    learner.update(batch, report)
+    learner.update(batch)
     for i in range(updates):
-        told: list[int] = []
-        begin = now_ns()
-        learner.update(batch, _summing(report, told))
-        whole[i], summed[i] = now_ns() - begin, sum(told)
+        with report.whole():
+            learner.update(batch, report)
+        whole[i] = report.whole_ns
+        summed[i] = sum(time for (_, part), time in report.ns.items() if not part)
     found = estimate(lambda w, s: float(np.median(w / s)), whole, summed)
     return against_limit("the whole of an update against the sum of its phases", found, SUM_LIMIT, "×")
-
-
-def _summing(report: UpdateReport, told: list[int]) -> Callable[[str], object]:
-    class Phase:
-        def __init__(self, name: str) -> None:
-            self.inner = report(name)
-            self.is_phase = not name.startswith("conv") and name not in ("fc", "backward", "adam")
-
-        def __enter__(self) -> None:
-            self.begin = now_ns()
-            self.inner.__enter__()
-
-        def __exit__(self, *error: object) -> None:
-            self.inner.__exit__(*error)  # type: ignore[arg-type]
-            if self.is_phase:
-                told.append(now_ns() - self.begin)
-
-    return Phase
 
 
 if __name__ == "__main__":

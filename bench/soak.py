@@ -22,7 +22,7 @@ import psutil
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.collecting import check_batch, light_job, light_replay, light_weights  # noqa: E402
+from tests.collecting import check_batch, light_job, light_replay, light_weights, shared_memory  # noqa: E402
 
 from hotloop.clock import now_ns  # noqa: E402
 from hotloop.collect import Collected, Job, Recipe, WorkerOptions, Workers  # noqa: E402
@@ -42,18 +42,23 @@ class Soak:
     kills: int
     restarts: list[str] = field(default_factory=list)
     steps: int = 0
+    lost: int = 0
+    gone: int = 0
     batches: int = 0
     episodes: int = 0
     slowest_s: float = 0.0
 
     def take(self, told: Collected) -> None:
         self.steps += told.steps
+        self.lost += told.lost
+        self.gone += told.gone
         self.episodes += len(told.episodes)
         self.restarts += [each.reason for each in told.restarts]
 
     def say(self) -> None:
         print(
-            f"{self.name}: {len(self.restarts)} of {self.kills} kills, {self.steps:,} steps, "
+            f"{self.name}: {len(self.restarts)} of {self.kills} kills, {self.steps:,} steps, {self.lost} lost, "
+            f"{self.gone} gone with the killed, "
             f"{self.episodes:,} episodes, {self.batches:,} batches whole, noticed after at most {self.slowest_s:.2f} s",
             flush=True,
         )
@@ -65,13 +70,14 @@ class Held:
 
     children: int
     files: int
-    shared: frozenset[str]
+    shared: frozenset[int]
+    """Pieces of shared memory that it has open or mapped."""
 
     @classmethod
     def now(cls) -> Held:
         gc.collect()
         me = psutil.Process()
-        return cls(len(me.children(recursive=True)), me.num_fds(), frozenset(os.listdir("/dev/shm")))
+        return cls(len(me.children(recursive=True)), me.num_fds(), frozenset(shared_memory()))
 
 
 class Learner:
@@ -117,12 +123,16 @@ def run(soak: Soak, job: Job, replay: FrameReplay, light: bool, pause_s: float) 
             soak.slowest_s = max(soak.slowest_s, (now_ns() - begin) / 1e9)
             if (number + 1) % SAY_EVERY == 0:
                 soak.say()
-        heads = replay.ring.heads.copy()
+        heads, begin = replay.ring.heads.copy(), now_ns()
         while (replay.ring.heads < heads + 100).any():  # all lanes go on
             learner.learn(soak)
+            if (now_ns() - begin) / 1e9 > NOTICE_S:
+                raise AssertionError(f"a lane stood still: {heads} before, {replay.ring.heads} now")
     unexpected = {each for each in soak.restarts if "SIGKILL" not in each}
     if unexpected or len(soak.restarts) != soak.kills:
         raise AssertionError(f"{len(soak.restarts)} restarts of {soak.kills} kills, some because {unexpected}")
+    if soak.lost:
+        raise AssertionError(f"{soak.lost} steps that were stored never came")
     if soak.kills % SAY_EVERY:
         soak.say()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import zlib
@@ -143,6 +144,29 @@ class RandomPolicy:
 
     def act(self, seen: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
         return rng.integers(0, self._actions, len(seen))
+
+
+def start_sleeper() -> None:
+    """Start a process that sleeps, as an environment might; its id is written where $SLEEPER says."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(1000)"])
+    Path(os.environ["SLEEPER"]).write_text(str(process.pid))
+
+
+def shared_memory(pid: int | None = None) -> set[int]:
+    """Return the inodes of the pieces of hotloop's shared memory that a process, by default this one, has or maps."""
+    place, name = Path("/proc") / str(pid or "self"), "/memfd:hotloop"
+    found = set()
+    for line in (place / "maps").read_text().splitlines():
+        words = line.split(maxsplit=5)
+        if len(words) == 6 and words[5].startswith(name):
+            found.add(int(words[4]))
+    for each in (place / "fd").iterdir():
+        try:
+            if os.readlink(each).startswith(name):
+                found.add(each.stat().st_ino)
+        except FileNotFoundError:
+            continue  # the one by which the directory was read
+    return found
 
 
 def light_weights(value: float = 1.0) -> dict[str, np.ndarray]:

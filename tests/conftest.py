@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,9 @@ import pytest
 from hotloop import spans
 
 SHARED_MEMORY = Path("/dev/shm")
+DESCRIPTORS = Path("/proc/self/fd")
+OUR_MEMORY = "/memfd:hotloop"
+"""What a shared replay is made of: a file in memory that has no name in any directory."""
 GRACE_S = 3.0
 POLL_S = 0.05
 # The standard library keeps these for the life of the interpreter.
@@ -34,6 +38,7 @@ class Belongings:
     threads: frozenset[threading.Thread]
     processes: frozenset[psutil.Process]
     blocks: frozenset[str]
+    memories: frozenset[str]
 
 
 def take_stock() -> Belongings:
@@ -43,6 +48,7 @@ def take_stock() -> Belongings:
         threads=frozenset(t for t in threading.enumerate() if not t.daemon or "hotloop" in t.name),
         processes=frozenset(p for p in psutil.Process().children(recursive=True) if not _lasts(p)),
         blocks=frozenset(p.name for p in SHARED_MEMORY.iterdir()) if SHARED_MEMORY.is_dir() else frozenset(),
+        memories=frozenset(_memories()),
     )
 
 
@@ -52,7 +58,20 @@ def left_behind(before: Belongings, after: Belongings) -> list[str]:
     found += [f"thread {t.name!r}" for t in after.threads - before.threads]
     found += [f"process {p.pid}: {_command(p)}" for p in after.processes - before.processes]
     found += [f"shared-memory block {name}" for name in _ours(after.blocks - before.blocks)]
+    found += [f"shared memory {name}" for name in sorted(after.memories - before.memories)]
     return found
+
+
+def _memories() -> Iterator[str]:
+    """Yield each of our files in memory that is open here, by its inode: the numbers of descriptors are used again."""
+    if not DESCRIPTORS.is_dir():
+        return
+    for each in DESCRIPTORS.iterdir():
+        try:
+            if os.readlink(each).startswith(OUR_MEMORY):
+                yield f"{OUR_MEMORY} (inode {each.stat().st_ino})"
+        except OSError:
+            continue  # closed meanwhile, as the one that lists them
 
 
 def _lasts(process: psutil.Process) -> bool:

@@ -16,12 +16,13 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from tests.collecting import ROOT, check_batch, light_job, light_replay, light_weights
+from tests.collecting import ROOT, check_batch, light_job, light_replay, light_weights, shared_memory
 
 import hotloop
 from hotloop.clock import now_ns
 from hotloop.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.replay import FrameReplay, Prioritised
+from hotloop.trace import summary
 
 KILLS = 4
 PATIENCE_S = 60.0
@@ -30,7 +31,7 @@ LEARNER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
 from hotloop.collect import WorkerOptions, Workers
-from tests.collecting import light_job, light_replay, light_weights
+from tests.collecting import light_job, light_replay, light_weights, shared_memory
 how = sys.argv[2]
 workers = Workers(light_job(pause_s=0.001), light_replay(500), light_weights(), WorkerOptions(count=2))
 if how == "starting":
@@ -38,10 +39,22 @@ if how == "starting":
 else:
     workers.collect(100)
 print(*workers.processes, flush=True)
+print(*shared_memory(), flush=True)
 if how == "exit":
     sys.exit()
 while True:
     time.sleep(0.1) if how == "starting" else workers.collect(50)
+"""
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from hotloop.collect import WorkerOptions, Workers
+from tests.collecting import light_job, light_replay, light_weights
+options = WorkerOptions(count=2, lockstep=True)
+with Workers(light_job(), light_replay(2000), light_weights(), options) as workers:
+    print(sum(workers.collect(100).steps for _ in range(5)), flush=True)
 """
 
 
@@ -94,13 +107,14 @@ def test_workers_killed_again_and_again() -> None:
 
 @pytest.mark.parametrize("how", ["kill", "starting", "exit"])
 def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
-    blocks = set(Path("/dev/shm").iterdir())
     learner = subprocess.Popen(
         [sys.executable, "-c", LEARNER, str(ROOT), how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert learner.stdout is not None
     pids = [int(each) for each in learner.stdout.readline().split()]
     assert len(pids) == 2
+    memory = {int(each) for each in learner.stdout.readline().split()}
+    assert len(memory) == 3, "replay, board and weights"
     if how == "kill":
         os.kill(pids[0], signal.SIGSTOP)  # what is stopped takes no notice of anything but being killed
     if how != "exit":
@@ -114,23 +128,32 @@ def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
         os.kill(each, signal.SIGKILL)
     assert not left
     assert learner.communicate() == ("", "")
-    assert set(Path("/dev/shm").iterdir()) <= blocks | {each for each in Path("/dev/shm").iterdir() if mapped(each)}
+    assert not {each.pid for each in psutil.process_iter() if holds(each.pid, memory)}
 
 
-def mapped(block: Path) -> bool:
-    """Say whether another program of this machine has it open."""
-    for process in psutil.process_iter():
-        try:
-            if str(block) in Path(f"/proc/{process.pid}/maps").read_text():
-                return True
-        except OSError:
-            continue
-    return False
+def holds(pid: int, memory: set[int]) -> bool:
+    """Say whether a process has any of these pieces of shared memory."""
+    try:
+        return bool(shared_memory(pid) & memory)
+    except OSError:
+        return False  # it has ended meanwhile
+
+
+def test_what_a_worker_has_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLEEPER", str(tmp_path / "pid"))
+    options = WorkerOptions(count=1, ahead=0, first="tests.collecting:start_sleeper")
+    with Workers(light_job(), light_replay(2000, lanes=1), light_weights(), options) as workers:
+        workers.get_ready()
+        sleeper = int((tmp_path / "pid").read_text())
+        assert running(sleeper)
+    for _ in patiently():
+        if not running(sleeper):
+            break
+    assert not running(sleeper)
 
 
 def test_workers_record_themselves_into_the_run_of_their_parent(tmp_path: Path) -> None:
-    options = WorkerOptions(count=1, ahead=0, first="hotloop.record.children:start_here")
-    workers = Workers(light_job(), light_replay(2000, lanes=1), light_weights(), options)
+    workers = Workers(light_job(), light_replay(2000, lanes=1), light_weights(), WorkerOptions(count=1, ahead=0))
     with hotloop.record(tmp_path / "run"), workers:
         workers.collect(500)
         (pid,) = workers.processes
@@ -138,6 +161,19 @@ def test_workers_record_themselves_into_the_run_of_their_parent(tmp_path: Path) 
     (found,) = [each for each in trace.processes if each.pid == pid]
     names = {node.name for thread in found.threads for node in thread.nodes}
     assert {"env.step", "act", "replay.store"} <= names
+
+
+def test_an_unmodified_script_is_recorded_with_its_workers(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    words = [sys.executable, "-m", "hotloop", "run", "--out", tmp_path / "run", script, ROOT]
+    done = subprocess.run([*map(str, words)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    trace = hotloop.load(tmp_path / "run")
+    steps = [process.counts.get("env_steps", 0) for process in trace.processes]
+    assert steps[0] == 0 and len(steps) == 3 and min(steps[1:]) > 0
+    # Each step once: by the worker that made it, and by nobody else.
+    assert summary.counts(trace).env_steps == sum(steps) == int(done.stdout.splitlines()[0])
 
 
 def test_an_emulator_plays_in_a_worker() -> None:

@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from hotloop.cli.main import main
-from hotloop.learn import checkpoint
+from hotloop.cli.train import parse
+from hotloop.errors import HotloopError
+from hotloop.learn import Choice, checkpoint
 from hotloop.pipelines import dqn_snake, load_agent, ppo_snake, snake
 from hotloop.pipelines.options import Options
 
@@ -117,6 +119,36 @@ def test_a_signal_saves_and_the_run_can_go_on_to_the_same_end(
     assert_same(json.loads(rest.stdout)["checkpoint"], whole.checkpoint)
 
 
+@pytest.mark.parametrize(("module", "config"), [(dqn_snake, DQN), (ppo_snake, PPO)])
+def test_a_kernel_that_was_chosen_is_written_down_and_kept(
+    module: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def choose(learner: Any, updates_per_call: int, candidates: Any = None) -> Choice:
+        asked.append(candidates)
+        return Choice("numba", {})
+
+    def choose_another(learner: Any, updates_per_call: int, candidates: Any = ("torch",)) -> Choice:
+        return Choice(candidates[0], {})
+
+    def begin(out: str, **more: Any) -> Any:
+        settings = {"profile": False, "tensorboard": False, "quiet": True, "eval_episodes": 0}
+        return module.train(replace(config, kernel="auto"), Options(out=tmp_path / out, **settings, **more))
+
+    monkeypatch.setattr("hotloop.learn.choose_kernel", choose)
+    first = begin("first", steps=1024)
+    monkeypatch.setattr("hotloop.learn.choose_kernel", choose_another)
+    rest = begin("rest", steps=2048, resume=tmp_path / "first")
+    assert asked == [None]
+    for result in (first, rest):
+        assert result.kernel == "numba"
+        assert 'kernel = "numba"\n' in (Path(result.run_dir) / "config.toml").read_text()
+        assert checkpoint.read(Path(result.checkpoint)).meta["config"]["kernel"] == "numba"
+    name = first.pipeline
+    assert parse(name, ["--resume", first.run_dir])[0].kernel == "numba"
+
+
 def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
     # An update of an hour: the first signal cannot be answered before the second comes.
     code = (
@@ -177,11 +209,15 @@ def test_an_agent_out_of_its_checkpoint_plays_as_it_did(tmp_path: Path) -> None:
     for variant, steps in (("dqn", 3000), ("ppo", 3072)):
         result = train(variant, tmp_path / variant, steps=steps, eval_every=0, eval_episodes=16)
         agent = load_agent(tmp_path / variant)
-        played = snake.play_episodes(agent.act, agent.config, 16)
+        played = snake.play_episodes(agent.act, agent.config, 16, choosing=True)
         assert played.score.mean() == result.eval_score
-        obs = np.zeros((5, 10), np.float32)
+        obs = np.random.default_rng(0).random((5, 10), np.float32)
         assert agent.act(obs).shape == (5,)
         assert agent.act(obs[0]) == agent.act(obs)[0]
+        # To the kernels this is another device than "cpu", and numba cannot compute there.
+        elsewhere = load_agent(tmp_path / variant, device="cpu:0")
+        assert (agent.config.kernel, elsewhere.config.kernel) == ("numba", "torch")
+        assert elsewhere.act(obs).tolist() == agent.act(obs).tolist()
 
 
 @pytest.mark.parametrize(
@@ -193,6 +229,11 @@ def test_an_agent_out_of_its_checkpoint_plays_as_it_did(tmp_path: Path) -> None:
         (["train", "dqn-snake", "--kernel", "numba", "--features", "grid", "--network", "cnn", "--steps", "9"],
          "'numba' kernel cannot run this network"),
         (["train", "dqn-snake", "--device", "cuda:77"], "--device cuda:77 cannot be used"),
+        (["train", "dqn-snake", "--seed", "-1"], "--seed is -1: give a whole number from 0"),
+        (["train", "ppo-snake", "--profile-report", "nowhere/r.json"], "--profile-report nowhere/r.json: there is no"),
+        (["train", "ppo-snake", "--profile-report", "."], "--profile-report . is a directory: name a file"),
+        (["train", "ppo-snake", "--quiet", "--board", "2", "--profile-report", "run/r.json", "--out", "run"],
+         "board is 2: give a whole number from 5 to 64"),
         (["train", "dqn-snake", "--resume", "."], "holds no checkpoint"),
         (["play", "nowhere"], "no checkpoint at nowhere"),
         (["evaluate", "nowhere", "--board", "x"], "8,10,15"),
@@ -207,6 +248,7 @@ def test_a_wrong_call_is_one_line_and_exit_2(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert complaint in refused(capsys, *words)
+    assert not (tmp_path / "run").exists() and not (tmp_path / "runs").exists()
 
 
 def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -217,11 +259,20 @@ def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, capsys: pyte
     assert "is of pipeline dqn-snake, not ppo-snake" in foreign
     assert "cannot resume with --board 8" in refused(capsys, *resume, "--board", 8, "--out", new)
     assert "is not an empty directory" in refused(capsys, *resume, "--out", run)
+    for command in ("play", "evaluate"):
+        assert "--board 0: give a size from 5 to 64" in refused(capsys, command, run, "--board", 0)
+    assert "(3, 13): give this agent one of (10,)" in wrong_width(run)
     file = Path(result.checkpoint) / "learner.safetensors"
     file.write_bytes(file.read_bytes()[:-10])
     for words in (resume, ["play", run], ["evaluate", run]):
         assert "is damaged or missing" in refused(capsys, *words)
     assert not new.exists()
+
+
+def wrong_width(run: Path) -> str:
+    with pytest.raises(HotloopError) as caught:
+        load_agent(run).act(np.zeros((3, 13), np.float32))
+    return str(caught.value)
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:

@@ -73,6 +73,14 @@ def test_evaluation_has_levels_and_gaps_and_play_shows_a_board(trained: Path, pl
     assert (place / "board.gif").read_bytes()[:3] == b"GIF"
 
 
+def test_levels_are_chosen(trained: Path, place: Path) -> None:
+    told = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--level", "2,1", "--json").stdout)
+    assert [row["level"] for row in told["levels"]] == [2, 1]
+    assert json.loads(hotloop(place, "play", trained, "--level", "1", "--json").stdout)["level"] == 1
+    wrong = hotloop(place, "evaluate", trained, "--level", "4", code=2)
+    assert "--level 4: with robots 4 there are levels 0, 1, 2, 3" in wrong.stderr.splitlines()[-1]
+
+
 @pytest.mark.parametrize("words", [("--observation", "stops"), ("--preset", "rgb"), ("--preset", "lstm")])
 def test_other_observations_train_too(words: tuple[str, str], place: Path) -> None:
     run = place / words[1]
@@ -114,6 +122,8 @@ def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
     assert "on to level 1" in done.stderr and "on to level 2" in done.stderr
     with (run / "progress.csv").open(encoding="utf-8") as file:
         assert float(list(csv.DictReader(file))[-1]["level"]) >= 2
+    assert result(run)["episodes"] == 320
+    assert result(run)["steps_per_episode"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -123,6 +133,9 @@ def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
         (["--robots", "9"], "robots"),
         (["--boards", "5"], "--boards is 5"),
         (["--level", "7"], "--level is 7"),
+        (["--level", "3", "--robots", "1"], "--level is 3: give one of 0, 1, 2"),
+        (["--size", "5"], "--size is 5: give at least 7, or a --bank too"),
+        (["--preset", "rgb", "--observation", "planes"], "give --no-read-planes"),
         (["--bank", "nowhere"], "nowhere"),
         (["--size", "12", "--observation", "rgb"], "12 cells"),
         (["--core", "lstm"], "lstm reads pictures"),

@@ -33,14 +33,19 @@ sys.exit(3)
 """
 
 
-def run(*command: str | Path, cwd: Path, expect: int = 0) -> str:
+def call(*command: str | Path, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
     """Run a command outside the checkout, so that only what was installed can be imported."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(
         [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == expect, f"{command} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
+    return done
+
+
+def run(*command: str | Path, cwd: Path, expect: int = 0) -> str:
+    """Run a command as `call` does; return what it prints."""
+    return call(*command, cwd=cwd, expect=expect).stdout
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +96,20 @@ def test_version_is_that_of_the_package(bin_dir: Path, tmp_path: Path) -> None:
 def test_doctor_answers_without_torch(bin_dir: Path, tmp_path: Path) -> None:
     answer = json.loads(run(bin_dir / "hotloop", "doctor", "--json", cwd=tmp_path))
     assert isinstance(answer["schema"], int)
+
+
+@pytest.mark.parametrize("words", [("demo",), ("train", "dqn-snake"), ("play", "run"), ("evaluate", "run")])
+def test_what_needs_more_says_what_to_install(bin_dir: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+    done = call(bin_dir / "hotloop", *words, cwd=tmp_path, expect=2)
+    missing = "gymnasium, numba, safetensors, torch"
+    said = f'hotloop: to train and to play, {missing} must be installed: `pip install "hotloop[train]"`\n'
+    assert (done.stdout, done.stderr) == ("", said)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_pipelines_are_listed_without_what_trains_them(bin_dir: Path, tmp_path: Path) -> None:
+    assert "dqn-snake" in run(bin_dir / "hotloop", "train", cwd=tmp_path)
+    assert "--seed" in run(bin_dir / "hotloop", "train", "ppo-snake", "--help", cwd=tmp_path)
 
 
 def test_a_recorded_run_is_explained(bin_dir: Path, recorded: Path) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -15,8 +16,10 @@ from gymnasium.vector import AutoresetMode
 
 pytest.importorskip("Box2D")
 
+import hotloop
 import hotloop.envs
 from hotloop.envs.carracing import CarRacingEnv, CarRacingVectorEnv
+from hotloop.envs.carracing.vector import _workers
 from hotloop.errors import HotloopError
 
 
@@ -227,3 +230,23 @@ def test_make_vec_and_render() -> None:
     assert frames is not None
     assert [frame.shape for frame in frames] == [(400, 600, 3)] * 2
     env.close()
+
+
+def test_cores_are_counted_where_a_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
+    monkeypatch.setattr(os, "cpu_count", lambda: 3)
+    assert [_workers(None, cars, None) for cars in (1, 2, 8)] == [0, 2, 3]
+    monkeypatch.setattr(os, "cpu_count", lambda: None)
+    assert _workers(None, 8, None) == 1
+
+
+def test_a_worker_that_is_told_to_records_itself(tmp_path: Path) -> None:
+    with hotloop.record(tmp_path / "run"):
+        env = make(2, workers=1, begin_with="hotloop.record.children:start_here")
+        env.reset(seed=1)
+        for actions in actions_of(5, 2):
+            env.step(actions)
+        env.close()
+    (worker,) = hotloop.load(tmp_path / "run").processes[1:]
+    calls = {node.name: node.calls for thread in worker.threads for node in thread.nodes if node.kind == "span"}
+    assert (calls["env.physics"], calls["env.render"]) == (10, 10)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 
 from hotloop.collect import CollectError
 from hotloop.collect.stripes import Stripe, Watch
-from hotloop.replay import FrameReplay, ReplayError, VectorReplay
+from hotloop.replay import FrameReplay, Prioritised, ReplayError, VectorReplay
+from hotloop.replay.storage import Field, block_size
 
 SHAPE = (3, 5)
 ENDS = {"go": (False, False), "terminate": (True, False), "truncate": (False, True), "both": (True, True)}
@@ -201,3 +203,13 @@ def test_the_watch_begins_with_what_is_there() -> None:
     stripe.flush()
     arrived = watch.look()
     assert (arrived.steps.tolist(), arrived.overwritten) == ([5], 5)
+
+
+def test_a_million_transitions_of_four_frames_take_at_most_7_2_gb() -> None:
+    """What the sampler and the watch know of each is measured on a small one; memory is not touched for either."""
+    small = FrameReplay(8192, 2, (84, 84), 4, prioritised=Prioritised())
+    lanes = small.ring.lanes
+    frames = Field("frames", (1_000_001, 84 * 84), np.dtype(np.uint8))
+    large = replace(lanes, shape=lanes.shape._replace(length=500_000), extra=(frames,))
+    known = (small.nbytes - small.ring.block.nbytes + Watch(small.ring).nbytes) / small.capacity
+    assert 7.0e9 < block_size(large.fields) + 1_000_000 * known <= 7.2e9

@@ -22,8 +22,10 @@ from tests.collecting import ROOT, check_batch, light_job, light_replay, light_w
 
 from hotloop.clock import now_ns
 from hotloop.collect import Collected, CollectError, Episode, InProcess, Job, Recipe, WorkerOptions, Workers
+from hotloop.collect import board as on
 from hotloop.collect.hired import Hired, Pulse
 from hotloop.collect.player import plain_figures
+from hotloop.collect.stripes import Stripe
 from hotloop.collect.worker import Outbox
 from hotloop.errors import HotloopError
 from hotloop.replay import FrameReplay, ReplayError
@@ -204,7 +206,7 @@ def test_a_resumed_run_goes_on_with_new_episodes(lockstep: bool) -> None:
             workers.restore(state)
         after = sum(workers.state()["steps"])
         assert workers.state()["life"] == 1
-    assert after - before >= told.steps >= 500 - before
+    assert after - state["told"] >= told.steps >= 500 - before
     assert not lockstep or after - before == told.steps == 300
     check_batch(again.sample(300, np.random.default_rng(0)))
     # Other seeds than before: no episode comes twice.
@@ -214,6 +216,81 @@ def test_a_resumed_run_goes_on_with_new_episodes(lockstep: bool) -> None:
         begins = np.flatnonzero(ring.records["flags"][stripe, :head] & 4) + stripe * ring.shape.length
         names += [ring.block.arrays["frames"][each, :4].tobytes() for each in begins]
     assert len(names) == len(set(names)) > 10
+
+
+def test_steps_that_came_while_a_checkpoint_was_made_are_counted_when_it_is_resumed() -> None:
+    replay, options = light_replay(3000), WorkerOptions(count=2, ahead=200)
+    with Workers(light_job(), replay, light_weights(), options) as workers:
+        told = workers.collect(50).steps
+        state = json.loads(json.dumps(workers.state()))
+        for _ in patiently():  # they go on until they are 200 ahead
+            if steps_in(replay) >= 250:
+                break
+    made = steps_in(replay)
+    assert state["told"] == told < made
+    again = light_replay(3000)
+    again.restore(replay.state())
+    with Workers(light_job(), again, light_weights(), options) as workers:
+        workers.restore(state)
+        assert sum(workers.state()["steps"]) == made
+        assert workers._tell(0.0).steps == made - told
+
+
+def test_workers_are_ready_before_anything_is_asked_of_them() -> None:
+    replay = light_replay(3000)
+    with Workers(light_job(), replay, light_weights(), WorkerOptions(count=2, ahead=0)) as workers:
+        workers.get_ready()
+        pids = workers.processes
+        assert [each.ready for each in workers._hired] == [True, True]
+        time.sleep(0.3)
+        assert replay.ring.heads.tolist() == [0, 0], "nobody plays before it is asked to"
+        told = workers.collect(100)
+        assert workers.processes == pids and not told.restarts
+    refused = Workers(light_job(trouble="refuse"), light_replay(3000), light_weights(), WorkerOptions(count=2))
+    with refused, pytest.raises(CollectError, match="not for you"):
+        refused.get_ready()
+
+
+def test_what_goes_with_a_worker_that_ends_is_counted() -> None:
+    job, replay = light_job(trouble="die", at=50), light_replay(3000, lanes=1)
+    workers = Workers(job, replay, light_weights(), WorkerOptions(count=1, ahead=0, restarts=1))
+    with workers, pytest.raises(CollectError, match="SIGKILL"):
+        workers.collect(1000)
+    # Two workers made 50 steps each, and died in the next.
+    gone = 2 * 50 - steps_in(replay)
+    assert 0 < gone < 2 * 15
+    told = workers._tell(0.0)
+    assert (told.steps, told.gone, told.lost) == (100 - gone, gone, 0)
+
+
+def test_what_was_stored_and_never_came_is_lost() -> None:
+    workers = Workers(light_job(), light_replay(3000, lanes=3), light_weights(), WorkerOptions(count=2))
+    with workers:
+        rows = workers._board.rows  # of workers that are not started: nobody writes there
+        workers._made[:] = 10, 20, 30
+        rows[:, on.STORED] = 10, 52
+        assert workers._tell(0.0).lost == 2
+        rows[:, on.STEPS] = 14, 55
+        workers._settle(1)
+        rows[1] = 50  # what a new one would begin with
+        told = workers._tell(0.0)
+        assert (told.lost, told.gone) == (0, 3)
+        rows[0, on.STORED] = 11
+        assert workers._tell(0.0).lost == 1
+
+
+def test_what_is_lost_in_one_process_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    publish = Stripe._publish
+
+    def forget(self: Stripe, end: int) -> None:
+        monkeypatch.setattr(Stripe, "_publish", publish)
+        self._waiting = 0
+
+    with InProcess(light_job(longest=1), light_replay(200, lanes=1), light_weights()) as collector:
+        assert collector.collect(5).lost == 0
+        monkeypatch.setattr(Stripe, "_publish", forget)
+        told = collector.collect(5)
+        assert (told.steps, told.lost) == (4, 1), "an episode of one step, published at its end"
 
 
 def test_a_killed_worker_is_replaced_and_said_so() -> None:

@@ -8,7 +8,7 @@ from torch.nn import functional as f
 
 from hotloop.learn.board_drc import Cell, DRCCore, border
 from hotloop.learn.board_lstm import LSTMCore, NatureEncoder
-from hotloop.learn.board_shape import pieces
+from hotloop.learn.board_shape import CONTRAST, PAPER, pieces
 
 
 def test_a_cell_is_one_convolution_over_all_that_it_is_given() -> None:
@@ -64,7 +64,7 @@ def test_the_folded_encoder_is_nature_cnn() -> None:
     folded = encoder.convs[0].weight.view(32, 4, 4, 3, 2, 2)  # type: ignore[union-attr, operator]
     first.weight.data = folded.permute(0, 3, 4, 1, 5, 2).reshape(32, 3, 8, 8)
     first.bias = encoder.convs[0].bias  # type: ignore[assignment]
-    x = first(pictures.permute(0, 3, 1, 2).float() / 255).relu()
+    x = first((torch.tensor(PAPER) - pictures.float()).permute(0, 3, 1, 2) / CONTRAST).relu()
     for conv in encoder.convs[1:]:
         x = conv(x).relu()
     x = encoder.body(x.permute(0, 2, 3, 1).reshape(2, -1)).relu()

@@ -9,15 +9,17 @@ import torch
 from hotloop.errors import HotloopError
 from hotloop.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
 from hotloop.learn.board_drc import border
-from hotloop.learn.board_shape import pieces
+from hotloop.learn.board_shape import PAPER, pieces
 from hotloop.learn.losses import normalise, ppo_losses
 
 PLANES = BoardShape((8, 4, 4), 8, 4, core="drc", channels=4, layers=2, repeats=2, hidden=8)
 PLAIN = BoardShape((8, 4, 4), 8, 4, channels=4, layers=2, hidden=8)
 PICTURE = BoardShape((128, 128, 3), 8, 4, core="drc", channels=4, layers=1, repeats=1, hidden=8)
 SWEPT = BoardShape((128, 128, 3), 8, 8, channels=4, layers=1, hidden=8)
+READ = BoardShape((128, 128, 3), 8, 8, channels=4, layers=1, hidden=8, read_planes=True)
 NATURE = BoardShape((128, 128, 3), 8, 16, core="lstm", hidden=8)
-SHAPES = {"drc": PLANES, "sweep": PLAIN, "picture": PICTURE, "swept picture": SWEPT, "lstm": NATURE}
+SHAPES = {"drc": PLANES, "sweep": PLAIN, "picture": PICTURE, "swept picture": SWEPT, "read picture": READ}
+SHAPES |= {"lstm": NATURE}
 REMEMBERS = ["drc", "picture", "lstm"]
 STEPS, BOARDS = 5, 4
 
@@ -79,8 +81,8 @@ def test_an_episodes_end_cuts_the_gradient_through_time(name: str) -> None:
 def test_a_minibatch_is_ppos_loss_over_whole_sequences(name: str) -> None:
     agent, twin = make(SHAPES[name]), make(SHAPES[name])
     given, chosen = rollout(agent), torch.tensor([2, 0])
-    told = agent._minibatch(Sequences(*(torch.from_numpy(np.ascontiguousarray(each)) for each in given)), chosen)  # type: ignore[arg-type]
-    part = [torch.from_numpy(np.ascontiguousarray(each[:, [2, 0]])) for each in given]
+    told = agent._minibatch(Sequences(*(torch.from_numpy(np.ascontiguousarray(each)) for each in given[:7])), chosen)  # type: ignore[arg-type]
+    part = [torch.from_numpy(np.ascontiguousarray(each[:, [2, 0]])) for each in given[:7]]
     logits, value, _ = twin.network.unroll(part[0], part[2], part[1])
     old = (part[3].flatten(), part[4].flatten(), normalise(part[5].flatten()), part[6].flatten())
     losses = ppo_losses(logits, value, old, 0.2)
@@ -142,8 +144,19 @@ def test_pictures_are_cut_into_cells() -> None:
     picture = torch.arange(2 * 128 * 128 * 3).remainder(251).to(torch.uint8).view(2, 128, 128, 3)
     cut = pieces(picture, 16)
     assert cut.shape == (2, 16, 16, 192)
-    expected = picture[1, 24:32, 40:48].float() / 255
+    expected = (torch.tensor(PAPER) - picture[1, 24:32, 40:48].float()) / 64
     assert torch.allclose(cut[1, 3, 5].view(8, 8, 3), expected)
+
+
+def test_blank_paper_is_zero() -> None:
+    from hotloop.envs.ricochet import raster
+
+    assert raster.PAPER == PAPER
+    blank = raster.canvas(16, 128).blank.reshape(1, 128, 128, 3)
+    cut = pieces(torch.from_numpy(blank), 16)
+    paper = (torch.from_numpy(blank) == torch.tensor(raster.PAPER)).all(-1)
+    assert not cut[0, 0, 1].view(8, 8, 3)[1:, 1:].any(), "the inside of a cell, without the lines around it"
+    assert (cut == 0).sum() == 3 * paper.sum() > 0
 
 
 def test_a_saved_learner_goes_on_bit_by_bit() -> None:
@@ -186,6 +199,13 @@ def test_mistakes_are_named() -> None:
         BoardShape((7, 4, 4), 4, 4, core="lstm")
     with pytest.raises(HotloopError, match="precision is 'float16'"):
         make(PLAIN, precision="float16")
+    with pytest.raises(HotloopError, match="planes are read out of pictures"):
+        BoardShape((8, 4, 4), 8, 4, read_planes=True)
+    with pytest.raises(HotloopError, match=r"auxiliary is 1.0: give 0"):
+        make(SWEPT, auxiliary=1.0)
+    with pytest.raises(HotloopError, match="the rollout has no planes"):
+        agent = make(READ, auxiliary=1.0)
+        agent.update(rollout(agent), np.random.default_rng(0))
     with pytest.raises(HotloopError, match="multiple of the minibatch, 3"):
         agent = BoardPPO(BoardPPOConfig(PLAIN, boards=3))
         agent.update(rollout(agent), np.random.default_rng(0))

@@ -245,6 +245,20 @@ def test_mistakes_are_named() -> None:
         replace(SMALL, batch=0)
 
 
+@pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
+@pytest.mark.parametrize("shape", [(16, 4), (16, 6), (5,), (16, 5, 1)])
+def test_observations_of_another_shape_are_refused(kernel: str, shape: tuple[int, ...]) -> None:
+    learner, obs, rng = DQN(SMALL, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
+    before, batch = learner.tensors(), batches(SMALL, calls=1)[0]
+    said = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
+    updates = [lambda x: learner.update(batch._replace(obs=x)), lambda x: learner.update(batch._replace(next_obs=x))]
+    for call in (learner.q_values, learner.greedy, lambda x: learner.act(x, 0.5, rng), *updates):
+        with pytest.raises(HotloopError, match=said):
+            call(obs)
+    assert rng.random() == np.random.default_rng(0).random()
+    assert_identical(learner.tensors(), before)
+
+
 def test_a_checkpoint_that_does_not_fit_changes_nothing() -> None:
     learner = DQN(SMALL)
     before = learner.tensors()

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from hotloop.errors import HotloopError
-from hotloop.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transitions
+from hotloop.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transitions, frame_dqn_torch
 from hotloop.learn.choose import choose_kernel, made_up_frames
 from hotloop.learn.frame_dqn_state import PHASES, statistics
 from hotloop.learn.frame_policy import Exploration, FramePolicy
@@ -175,6 +175,33 @@ def test_phases_are_told_in_their_order() -> None:
 
     agent.update(rows(agent), Note)
     assert tuple(told) == PHASES
+
+
+@pytest.mark.parametrize("kernel", ["torch", "lean"])
+def test_only_a_part_of_a_batch_is_turned_into_floats_at_a_time(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent, sizes = make(PLAIN, kernel, accumulate=4), []
+    turn = agent._kernel._input  # type: ignore[attr-defined]
+    monkeypatch.setattr(agent._kernel, "_input", lambda obs: (sizes.append(len(obs)), turn(obs))[1])
+    agent.update(rows(agent))
+    assert sizes == [2] * 8, "4 parts of 8 rows, each with what comes next"
+
+
+def test_a_kernel_that_the_machine_cannot_compile_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def update(self: object, rows: object, timed: object) -> object:
+        raise RuntimeError("No working C++ compiler\n  was found")
+
+    monkeypatch.setattr(frame_dqn_torch.Compiled, "__init__", frame_dqn_torch.Lean.__init__)
+    monkeypatch.setattr(frame_dqn_torch.Compiled, "update", update)
+    agent = make(PLAIN, "torch")
+    choice = choose_kernel(agent, 1, candidates=["torch", "lean", "compile"])
+    assert choice.kernel in ("torch", "lean")
+    assert set(choice.update_s) == {"torch", "lean"}
+    assert choice.left_out == {"compile": "No working C++ compiler was found"}
+    with pytest.raises(HotloopError, match=r"kernel compile cannot be used here \(No working C\+\+ compiler"):
+        choose_kernel(agent, 1, candidates=["compile"])
+    monkeypatch.setattr(frame_dqn_torch.Lean, "update", update)
+    with pytest.raises(RuntimeError, match="compiler"):  # of any other kernel it is a bug
+        choose_kernel(agent, 1)
 
 
 def test_the_kernel_is_chosen_without_touching_the_learner() -> None:

@@ -109,6 +109,19 @@ def test_mistakes_are_named() -> None:
         PPO(SMALL).load({})
 
 
+@pytest.mark.parametrize("kernel", ["torch", "numba"])
+@pytest.mark.parametrize("shape", [(32, 4), (32, 6), (5,), (32, 5, 1)])
+def test_observations_of_another_shape_are_refused(kernel: str, shape: tuple[int, ...]) -> None:
+    agent, obs, rng = PPO(SMALL, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
+    before = agent.tensors()
+    said = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
+    calls = [lambda x: agent.act(x, rng), lambda x: agent.update(rollout()._replace(obs=x), rng)]
+    for call in (agent.logits, agent.value, agent.greedy, *calls):
+        with pytest.raises(HotloopError, match=said):
+            call(obs)
+    assert_close(agent.tensors(), before)
+
+
 def test_a_grid_can_be_learned_from() -> None:
     agent = PPO(replace(SMALL, observation=(4, 4, 2)))
     obs = np.random.default_rng(0).integers(2, size=(8, 4, 4, 2), dtype=np.uint8)

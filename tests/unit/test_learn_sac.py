@@ -10,7 +10,7 @@ import torch
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from hotloop.errors import HotloopError
-from hotloop.learn import SAC, SACConfig, SACShape
+from hotloop.learn import SAC, SACConfig, SACShape, supported_sac_kernels
 from hotloop.learn.choose import choose_kernel, made_up_steps
 from hotloop.learn.sac_networks import conv_sides, squash
 from hotloop.learn.sac_state import PHASES
@@ -219,3 +219,19 @@ def test_the_choice_leaves_the_learner_as_it_was() -> None:
     assert choice.kernel in choice.update_s
     assert set(choice.update_s) == {"torch", "lean"}
     assert difference(agent, before) == 0
+
+
+@pytest.mark.parametrize("more", [{"precision": "bfloat16"}, {"batched": True}, {"compiled": True}], ids=str)
+def test_options_of_the_lean_kernel_are_never_left_out(more: dict[str, object]) -> None:
+    (option,) = more
+    config = SACConfig(NUMBERS, **more)  # type: ignore[arg-type]
+    assert supported_sac_kernels(config) == ["lean"]
+    agent = SAC(config, kernel="lean")
+    with pytest.raises(HotloopError, match=f"the kernel 'torch' of SAC cannot run with {option}: use 'lean'"):
+        agent.use("torch")
+    assert agent.kernel == "lean"
+    assert supported_sac_kernels(SACConfig(NUMBERS)) == ["torch", "lean"]
+
+
+def test_the_choice_keeps_to_kernels_that_know_the_options() -> None:
+    assert set(choose_kernel(make(NUMBERS, "lean", precision="bfloat16"), 1).update_s) == {"lean"}

@@ -136,3 +136,18 @@ def test_a_process_with_a_clock_of_its_own_is_brought_onto_the_main_ones(run):
     main, worker = trace.processes
     assert (worker.pid, worker.start_ns, worker.end_ns) == (77, main.start_ns, main.end_ns)
     assert worker.counts["env_steps"] == 4
+
+
+def test_a_loop_of_a_worker_that_is_short_and_lies_at_the_edge_of_a_window_is_read(run):
+    """The main process makes no steps, and its one window reaches far beyond the worker's last one."""
+    shutil.copytree(run / "process", run / "worker")
+    change(run / "worker" / "process.json", main=False, pid=77)
+    table = store.read_table(run / "worker", "memory")
+    (run / "worker" / "memory.arrows").unlink()
+    files = store.ProcessFiles(run / "worker")
+    files.append("memory", table | {"end_ns": table["start_ns"] + 300 * MS})
+    files.close()
+    (run / "process" / "counters.arrows").unlink()
+    trace = load(run)
+    assert [process.pid for process in trace.processes] == [os.getpid(), 77]
+    assert trace.processes[1].counts["env_steps"] == 4

@@ -174,6 +174,32 @@ def test_a_share_of_the_episodes_begins_at_the_beginning_all_the_same() -> None:
         assert 40 <= begun.count(40) <= 70, "half of them, and some of the others by chance"
 
 
+def test_places_are_kept_also_if_no_episode_began_at_one() -> None:
+    route = [int(action) for action in load_routes()["1-1"][:60]]
+    with playing(start="reached", begin_share=1.0) as env:
+        assert env.reset()[1]["x"] == 40
+        for action in route:
+            env.step(action)
+        assert len(env._places["1-1"]) > 1
+        assert {env.reset(seed=seed)[1]["x"] for seed in range(5)} == {40}
+        state = env.save()
+    with playing(start="reached") as env:  # from a state, before any other reset
+        assert env.reset(options={"state": state})[1]["x"] == 40
+        for action in route:
+            env.step(action)
+        begun = {env.reset(seed=seed)[1]["x"] for seed in range(30)}
+        assert min(begun) == 40
+        assert len(begun) > 1
+
+
+def test_a_closed_environment_says_so() -> None:
+    with playing() as env:
+        env.reset()
+    for call in (env.reset, env.save):
+        with pytest.raises(HotloopError, match="the emulator was closed: make a new environment"):
+            call()
+
+
 def test_a_saved_state_is_a_place_to_begin() -> None:
     with playing() as env:
         env.reset()

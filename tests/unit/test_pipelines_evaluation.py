@@ -1,8 +1,12 @@
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
+from hotloop.cli import evaluate
+from hotloop.errors import HotloopError
 from hotloop.pipelines import evaluation, games, snake
 from hotloop.pipelines.dqn_snake import Config
 
@@ -48,12 +52,50 @@ def test_two_agents_are_compared_game_by_game() -> None:
     assert evaluation.compare(played([1, 2, 3, 0]), played([2, 1, 0, 3]), {})["verdict"] == "inconclusive"
 
 
+def test_of_one_game_the_interval_is_unknown_in_json_and_in_text() -> None:
+    told = evaluation.describe(played([7]), {"board": 10})
+    assert (told["score_mean"], told["score_low"], told["score_high"]) == (7.0, None, None)
+    gain = evaluation.compare(played([7]), played([3]), {"board": 10})
+    assert gain == {"board": 10, "difference": 4.0, "low": None, "high": None, "verdict": "inconclusive"}
+    json.dumps([told, gain], allow_nan=False)
+    whole = {
+        "pipeline": "dqn-snake", "env_steps": 1, "checkpoint": "a", "boards": [told],
+        "compare": {"checkpoint": "b", "boards": [gain]},
+    }  # fmt: skip
+    assert "  7.00        unknown" in evaluate._text(whole, "board")
+    assert "board 10: +4.00 (unknown) against b on the same games: inconclusive" in evaluate._text(whole, "board")
+    assert "| 10 | 7.00 | unknown |" in evaluate._markdown(whole, "board")
+
+
 def test_held_out_games_are_the_same_for_all_and_none_of_the_training_games() -> None:
     held_out = games.held_out_seeds(200)
     assert held_out[:10] == games.held_out_seeds(10)
     training = {seed for run in range(20) for seed in games.training_seeds(run, 256)}
     assert len(training) == 20 * 256
     assert not training & set(held_out)
+
+
+def test_the_games_that_choose_the_best_checkpoint_are_not_those_that_test_it() -> None:
+    choosing = games.held_out_seeds(200, choosing=True)
+    assert choosing[:10] == games.held_out_seeds(10, choosing=True)
+    assert not set(choosing) & set(games.held_out_seeds(200))
+    assert not set(choosing) & {seed for run in range(20) for seed in games.training_seeds(run, 256)}
+
+    def first_seen(**kind: bool) -> np.ndarray:
+        seen: list[np.ndarray] = []
+        snake.play_episodes(lambda obs: seen.append(obs) or np.zeros(len(obs), np.int64), Config(), 64, **kind)
+        return seen[0]
+
+    assert np.array_equal(first_seen(), first_seen(choosing=False))
+    assert not np.array_equal(first_seen(), first_seen(choosing=True))
+
+
+def test_a_board_that_cannot_be_is_refused_and_not_taken_for_none() -> None:
+    for board in (0, 4, 65, -1):
+        with pytest.raises(HotloopError, match=f"--board {board}: give a size from 5 to 64"):
+            snake.places(Config(), [10, board], False)
+    with pytest.raises(HotloopError, match="board is 0"):
+        snake.play_episodes(lambda obs: np.zeros(len(obs), np.int64), Config(), 2, 0)
 
 
 def test_an_agent_that_goes_straight_dies_at_the_wall() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hotloop.collect import Collected, Episode, Restart, Spent
-from hotloop.pipelines import feeding
+from hotloop.pipelines import feeding, mario_parts
 from hotloop.pipelines.counting import Episodes
 from hotloop.pipelines.feeding import Feeding, status
 
@@ -55,12 +55,24 @@ def test_nothing_ended() -> None:
     assert told["flag_rate_last100"] is None and told["distance_last100"] is None
 
 
-def test_steps_that_never_came_are_lost() -> None:
+def test_the_clock_of_the_first_epoch_starts_when_all_are_ready(clock: list[int]) -> None:
+    fed = Feeding(epoch=1)
+    clock[0] = 30_000_000_000  # so long it took to start those who play
+    fed.begin()
+    clock[0] = 32_000_000_000
+    fed.take(got(40, 10))
+    assert fed.scalars(0)["experience_per_s"] == 20.0
+    assert fed.next_epoch() == 2.0
+
+
+def test_steps_that_never_came_and_those_of_ended_workers_are_summed_apart() -> None:
     fed = Feeding(16)
     fed.take(got(10, 8))
-    assert fed.lost == 0, "two of the steps belong to an episode that goes on"
-    fed.take(got(4, 9))
-    assert fed.lost == 3
+    fed.take(got(4, 9, lost=3))
+    fed.take(got(4, gone=14))
+    fed.take(got(4, lost=1, gone=2))
+    told = fed.scalars(0)
+    assert (told["lost"], told["gone"]) == (4, 16)
 
 
 def test_flags_are_those_of_the_last_hundred() -> None:
@@ -84,12 +96,12 @@ def test_the_age_of_weights_is_that_of_the_one_who_lags_most() -> None:
 
 def test_it_goes_on_from_a_checkpoint() -> None:
     fed = Feeding(2)
-    fed.take(got(10, 12, 3, 3, flag=True, overwritten=5, restarts=(Restart(0, "killed"),)))
+    fed.take(got(10, 12, 3, 3, flag=True, overwritten=5, lost=8, gone=2, restarts=(Restart(0, "killed"),)))
     fed.next_epoch()
     again = Feeding(2)
     again.restore(json.loads(json.dumps(fed.state())), version=9, updates=40)
     assert again.state() == fed.state()
-    assert (again.lost, again.overwritten, again.restarts, again.epochs) == (8, 5, 1, 1)
+    assert (again.lost, again.gone, again.overwritten, again.restarts, again.epochs) == (8, 2, 5, 1, 1)
     assert again.weight_lag(44) == 4
     ours, theirs = again.scalars(40), fed.scalars(40)
     assert ours["flag_rate_last100"] == theirs["flag_rate_last100"] == 1
@@ -101,7 +113,8 @@ def test_the_status_line_has_what_the_study_monitors() -> None:
     numbers = fed.scalars(3) | {"env_steps": 1234, "updates": 3, "loss": 0.01, "td_error": 0.5, "epsilon": 0.25}
     line = status(numbers | {"buffer_fill": 0.5, "return_last100": None, "experience_per_s": 321.0}, 2.5)
     for said in (
-        "(2.5 s)", "processed 1,234 steps", "batches 3", "drops 0", "buffer 50%", "experience 321/s", "consumption",
+        "(2.5 s)", "processed 1,234 steps", "batches 3", "drops 0 (overwritten unseen 0, gone with ended workers 0)",
+        "buffer 50%, GPU –", "experience 321/s", "consumption",
         "wait 10.0% on transport and 30% for the learner", "weights 3 updates old", "loss 0.0100", "TD error 0.500",
         "reward –", "distance 100", "flags 100%", "ε 0.250",
     ):  # fmt: skip
@@ -116,3 +129,16 @@ def test_episodes_followed_elsewhere_count_like_those_followed_here() -> None:
     elsewhere.take(np.array([[3.0, 4.0], [2.0, 1.0], [20.0, 40.0]]))
     assert here.means() == elsewhere.means()
     assert elsewhere.means()["score_best"] == 40
+
+
+def test_how_busy_the_gpu_is_where_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    from hotloop.record import memory
+
+    assert mario_parts.gpu_busy() is None, "there is none in use here"
+    busy = iter((37, -1))
+    monkeypatch.setattr(memory, "cuda_in_use", lambda: object())
+    reading = type("Reader", (), {"read": lambda self: memory.Reading(0, gpu_busy_percent=next(busy))})
+    monkeypatch.setattr(mario_parts, "_memory_reader", reading)
+    assert mario_parts.gpu_busy() == 0.37
+    assert mario_parts.gpu_busy() is None, "not every device tells"
+    assert "GPU 37%" in status({"gpu_busy": 0.37}, 1.0)

@@ -11,11 +11,14 @@ import pytest
 
 pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
 
+import hotloop.learn
 from hotloop.envs.nes.rom import RUNNER
 from hotloop.errors import HotloopError
-from hotloop.pipelines import mario
-from hotloop.pipelines.dqn_mario import PRESETS, Config
+from hotloop.learn import Choice
+from hotloop.pipelines import mario, mario_parts
+from hotloop.pipelines.dqn_mario import PRESETS, Agent, Config
 from hotloop.pipelines.games import Act
+from hotloop.replay import FrameReplay
 
 RUN, RUN_JUMP, LEFT = 3, 4, 6
 
@@ -73,6 +76,44 @@ def test_routes_are_known_for_our_own_game_only(tmp_path: Path) -> None:
     with pytest.raises(HotloopError, match="--start route"):
         mario.check(Config(rom=str(other), rom_unchecked=True, start="route"))
     mario.check(Config(rom=str(other), rom_unchecked=True, level="8-4"))
+
+
+def test_a_cartridge_that_was_moved_is_one_line(tmp_path: Path) -> None:
+    config = Config(rom=str(tmp_path / "moved.nes"))
+    for call in (
+        lambda: mario.levels(config, ["1-2"]),
+        lambda: mario.places(replace(config, level="random"), None, False),
+    ):
+        with pytest.raises(HotloopError, match=r"moved\.nes' cannot be read .* wants it where it was$"):
+            call()
+
+
+def test_the_studys_presets() -> None:
+    faithful, original = PRESETS["faithful"][0], PRESETS["original"][0]
+    assert (faithful.batch, faithful.accumulate) == (2048, 4), "the study's 512, accumulated 4 times"
+    assert (faithful.workers, faithful.buffer, faithful.epoch, faithful.publish_epochs) == (4, 50_000, 16, 5)
+    assert (original.batch, original.accumulate) == (256, 1)
+    assert (original.workers, original.buffer, original.epoch, original.publish_epochs) == (2, 10_000, 8, 3)
+    assert (faithful.norm, faithful.try_compile) == (True, True)
+    assert (original.norm, original.try_compile) == (False, False), "what the study added later"
+
+
+@pytest.mark.parametrize(("length", "ahead"), [(4000, 32), (400, 25), (100, 6)])
+def test_workers_are_no_further_ahead_than_half_of_what_nobody_samples(length: int, ahead: int) -> None:
+    replay = FrameReplay(2 * length, 2, (8, 8), storage="shared")
+    assert mario_parts.ahead_of(replay) == ahead
+    replay.close()
+
+
+def test_a_kernel_that_cannot_be_used_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def choose(learner: object, updates: int, candidates: object) -> Choice:
+        return Choice("torch", {"torch": 1.0, "lean": 2.0}, {"compile": "no compiler"})
+
+    monkeypatch.setattr(hotloop.learn, "choose_kernel", choose)
+    agent = Agent(Config(channels=(4, 4, 4), hidden=16))
+    kernel, note = mario_parts.settle(agent.learner, Config(try_compile=True))
+    assert (kernel, agent.learner.kernel) == ("torch", "torch")
+    assert note == "hotloop: kernel compile cannot be used here (no compiler); torch is used"
 
 
 def test_places() -> None:

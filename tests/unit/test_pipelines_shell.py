@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
+import types
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +95,16 @@ def test_evaluations_come_on_time_and_the_best_checkpoint_is_kept(tmp_path: Path
     assert best.meta["counts"]["env_steps"] == 60
 
 
+def test_a_best_that_is_found_after_the_checkpoint_of_its_step_is_in_it(tmp_path: Path) -> None:
+    # At 100 a checkpoint is due and the run ends: the evaluation that finds the best comes after it was written.
+    run(Trainee([2.0, 7.0]), options(tmp_path, steps=100, eval_every=60, checkpoint_every=100))
+    for best in (False, True):
+        found = checkpoint.read(checkpoint.find(tmp_path / "run", best=best))
+        assert (found.meta["best"], found.meta["counts"]["env_steps"]) == (7.0, 100)
+    more = options(tmp_path, steps=110, out=tmp_path / "more", resume=tmp_path / "run")
+    assert run(Trainee([6.0]), more).best_eval_score == 7.0
+
+
 def test_no_evaluation_and_no_checkpoint_but_the_last_where_none_is_asked_for(tmp_path: Path) -> None:
     trainee = Trainee([])
     result = run(trainee, options(tmp_path, steps=100, eval_episodes=0, checkpoint_every=0))
@@ -141,6 +153,23 @@ def test_a_mistake_in_the_call_leaves_no_run_behind(tmp_path: Path) -> None:
     assert not (tmp_path / "run").exists()
 
 
+def test_what_was_learnt_is_saved_when_a_run_cannot_go_on(tmp_path: Path) -> None:
+    def give_up() -> None:
+        raise HotloopError("all workers have left")
+
+    with pytest.raises(HotloopError, match="all workers have left"):
+        run(Trainee([]), options(tmp_path, steps=1000), {50: give_up})
+    assert checkpoint.read(checkpoint.find(tmp_path / "run")).groups["learner"]["w"].tolist() == [50]
+
+
+def test_a_mistake_in_the_call_leaves_an_empty_directory_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir(mode=0o750)
+    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path, profile=True)):
+        raise HotloopError("board is 2")
+    assert list((tmp_path / "run").iterdir()) == []
+    assert (tmp_path / "run").stat().st_mode & 0o777 == 0o750
+
+
 def test_wandb_that_is_not_installed_is_said_before_anything_begins(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     try:
@@ -151,12 +180,66 @@ def test_wandb_that_is_not_installed_is_said_before_anything_begins(tmp_path: Pa
         assert not (tmp_path / "run").exists()
 
 
-def test_an_error_in_the_loop_closes_the_run_and_is_not_swallowed(tmp_path: Path) -> None:
+def test_wandb_gets_settings_and_numbers_and_is_told_of_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, dict[str, Any]]] = []
+
+    class Run:
+        def log(self, numbers: dict[str, float], step: int) -> None:
+            told.append(("log", numbers | {"step": step}))
+
+        def finish(self) -> None:
+            told.append(("finish", {}))
+
+    stand_in = types.ModuleType("wandb")
+    stand_in.init = lambda **settings: told.append(("init", settings)) or Run()  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wandb", stand_in)
+    run(Trainee([1.0]), options(tmp_path, steps=20, wandb=True))
+    settings = {"project": "hotloop", "config": {"seed": 0, "kernel": "plain"}}
+    assert told[0] == ("init", {"dir": str(tmp_path / "run"), "name": "run", **settings})
+    assert told[-1] == ("finish", {})
+    (what, numbers) = told[-2]
+    assert (what, numbers["step"], numbers["episodes"]) == ("log", 20, 2)
+    assert (numbers["loss"], numbers["score_last100"], numbers["eval_score"]) == (0.5, 3.0, 1.0)
+
+
+def test_tensorboard_that_is_not_installed_is_said_before_anything_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard", None)
+    with pytest.raises(HotloopError, match=r"tensorboard is not installed: .*--no-tensorboard"):
+        run(Trainee([]), options(tmp_path, steps=10, tensorboard=True))
+    assert not (tmp_path / "run").exists()
+
+
+def from_ctrl_c() -> SystemError:
+    error = SystemError("a compiled function returned a result with an exception set")
+    error.__cause__ = KeyboardInterrupt()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "code"),
+    [(ZeroDivisionError, "failed", 1), (KeyboardInterrupt, "interrupted", 130), (from_ctrl_c, "interrupted", 130)],
+)
+def test_an_error_in_the_loop_closes_the_run_and_is_not_swallowed(
+    error: Any, state: str, code: int, tmp_path: Path
+) -> None:
     def fail() -> None:
-        raise ZeroDivisionError
+        raise error()
 
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises((ZeroDivisionError, KeyboardInterrupt, SystemError)):
         run(Trainee([]), options(tmp_path, steps=100, profile=True), {50: fail})
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["state"] == "finished"
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (manifest["state"], manifest["exit_code"]) == (state, code)
+
+
+@pytest.mark.parametrize(("signals", "state", "code"), [((), "finished", 0), ((signal.SIGTERM,), "interrupted", 143)])
+def test_a_run_that_ends_well_or_by_a_signal_says_so(tmp_path: Path, signals: Any, state: str, code: int) -> None:
+    stop = {50: lambda: [os.kill(os.getpid(), each) for each in signals]}
+    run(Trainee([1.0]), options(tmp_path, steps=100, profile=True), stop)
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (manifest["state"], manifest["exit_code"]) == (state, code)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from hotloop.learn import SAC, SACConfig, SACShape
 from hotloop.learn.choose import made_up_steps
 from hotloop.learn.sac_state import PHASES
-from hotloop.pipelines.update_report import EVERY, UpdateReport, body_macs, conv_macs, flops_of, table
+from hotloop.pipelines import update_report
+from hotloop.pipelines.update_report import EVERY, SAMPLE, UpdateReport, body_macs, conv_macs, flops_of, table
 
 STUDY = SACShape((4, 96, 96), 2)
 SMALL = SACShape((2, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))
@@ -36,27 +38,71 @@ def test_an_update_as_one_writes_it_does_eighteen_passes_and_a_lean_one_fourteen
     assert passes("lean") == pytest.approx(8 + 6, rel=0.01)
 
 
-def test_every_tenth_update_is_printed_and_its_phases_sum_to_the_whole() -> None:
+def test_every_tenth_update_is_printed_with_its_sampling_and_its_phases() -> None:
     agent = SAC(SACConfig(SMALL, batch=8), kernel="lean")
     said: list[str] = []
     report = UpdateReport(agent, said.append)
-    agent.update(made_up_steps(agent.config, 2 * EVERY, np.random.default_rng(0)), report)
+    for _ in range(2 * EVERY):
+        with report.whole():
+            with report(SAMPLE):
+                batch = made_up_steps(agent.config, 1, np.random.default_rng(0))
+            agent.update(batch, report)
     assert len(said) == 2
     head, *lines = said[1].splitlines()
     assert head.startswith("update 20: ")
     whole = float(head.split()[2])
     times = {line.split("  ")[1].strip(): float(line.split(" ms")[0].split()[-1]) for line in lines if line[2] != " "}
-    assert list(times) == list(PHASES)
+    assert list(times) == ["sample", *PHASES, "between"]
     assert sum(times.values()) == pytest.approx(whole, abs=0.05)
+    assert min(times.values()) >= 0
     assert "conv1" in said[1] and "conv2" in said[1] and "backward" in said[1] and "GFLOP/s" in said[1]
+
+
+def test_the_whole_is_measured_and_a_gap_between_phases_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    report = UpdateReport(SAC(SACConfig(SMALL, batch=8), kernel="lean"), said.append)
+    now = [0]
+    monkeypatch.setattr(update_report, "now_ns", lambda: now[0])
+    for _ in range(EVERY):
+        with report.whole():
+            now[0] += 1_000_000  # before the sampling
+            with report(SAMPLE):
+                now[0] += 3_000_000
+            for phase in PHASES:
+                with report(phase):
+                    now[0] += 2_000_000
+            now[0] += 4_000_000  # after the last phase
+        now[0] += 50_000_000  # between two updates: of neither
+    assert report.whole_ns == 20_000_000
+    assert sum(report.ns.values()) == 15_000_000
+    head, *lines = said[0].splitlines()
+    assert head.startswith("update 10: 20.00 ms with its sampling")
+    assert lines[0].split() == ["sample", "3.00", "ms", "15.0%"]
+    assert [line.split()[-3:] for line in lines[1:-1] if "GFLOP" not in line] == [["2.00", "ms", "10.0%"]] * 3
+    assert lines[-1].split() == ["between", "5.00", "ms", "25.0%"]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "mps"])
+def test_a_gpu_is_waited_for_before_each_look_at_the_clock(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    report = UpdateReport(SAC(SACConfig(SMALL, batch=8), kernel="lean"), print)
+    waits: list[str] = []
+    monkeypatch.setattr(getattr(torch, kind), "synchronize", lambda *_: waits.append(kind))
+    with report.whole(), report(SAMPLE):
+        pass
+    assert waits == [], "a CPU is done when the call returns"
+    report._device = torch.device(kind)
+    with report.whole(), report(SAMPLE):
+        pass
+    assert waits == [kind] * 4
 
 
 def test_a_time_that_cannot_be_is_marked() -> None:
     ns = {(phase, ""): 1_000_000 for phase in PHASES} | {("critics", "conv1"): 50_000, ("critics", "fc"): 900_000}
-    told = table(10, ns, {("critics", "conv1"): 2.2e9, ("critics", "fc"): 1e8}, peak=250e9)
+    told = table(10, 6_500_000, ns, {("critics", "conv1"): 2.2e9, ("critics", "fc"): 1e8}, peak=250e9)
     line = next(line for line in told.splitlines() if "conv1" in line)
     # 2.2 GFLOP in 0.05 ms would be 44 TFLOP/s.
     assert "44000 GFLOP/s" in line and "impossible" in line
     assert told.count("impossible") == 1
     assert "rest" in told and "0.05 ms" in told
-    assert told.splitlines()[0].startswith("update 10: 6.00 ms")
+    assert told.splitlines()[0].startswith("update 10: 6.50 ms")
+    assert told.splitlines()[-1].split() == ["between", "0.50", "ms", "7.7%"]

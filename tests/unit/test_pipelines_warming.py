@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from hotloop.pipelines import ppo_snake, warming
+from hotloop.learn import supported_kernels, supported_ppo_kernels
+from hotloop.pipelines import dqn_snake, ppo_snake, warming
 
 MODULE = "hotloop.learn.ppo_fused"
 
@@ -38,6 +40,28 @@ def test_nothing_is_started_where_there_is_nothing_to_gain(tmp_path: Path, monke
         pass
     (tmp_path / "ppo_fused.f-1.py311.nbi").touch()
     with warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("module", "config"),
+    [
+        (dqn_snake, dqn_snake.Config(board=6, features="grid", network="cnn", hidden=(8,))),
+        (dqn_snake, dqn_snake.Config(board=6, categorical=True, hidden=(8,))),
+        (ppo_snake, ppo_snake.Config(board=6, features="grid", network="cnn", hidden=(8,))),
+    ],
+)
+def test_nothing_is_started_for_a_network_that_numba_cannot_run(
+    module: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    learner = module.Agent(config).learner
+    supported = (supported_kernels if module is dqn_snake else supported_ppo_kernels)(learner.config, learner.device)
+    with warming.learner_compiled_ahead("any", config, MODULE, supported):
         pass
 
 

@@ -86,6 +86,12 @@ def damage_version(path: Path) -> None:
     (path / bank.MANIFEST).write_text(json.dumps(manifest | {"version": 2}))
 
 
+def without(path: Path, name: str) -> None:
+    manifest = json.loads((path / bank.MANIFEST).read_text())
+    del manifest[name]
+    (path / bank.MANIFEST).write_text(json.dumps(manifest))
+
+
 def cut_table(path: Path) -> None:
     with open(path / bank.TABLE, "r+b") as file:
         file.truncate(os.path.getsize(path / bank.TABLE) // 2)
@@ -104,6 +110,8 @@ def cut_manifest(path: Path) -> None:
         (lambda path: (path / bank.TABLE).unlink(), "has no puzzles.parquet"),
         (lambda path: (path / bank.MANIFEST).unlink(), "is no puzzle bank, there is no manifest.json"),
         (lambda path: (path / bank.MANIFEST).write_text("{}"), "is not of a puzzle bank"),
+        (lambda path: without(path, "sha256"), "manifest.json lacks the table's sha256 or the plan's size"),
+        (lambda path: without(path, "plan"), "manifest.json lacks the table's sha256 or the plan's size"),
     ],
 )
 def test_a_damaged_bank_is_refused_and_left_as_it_is(made: Path, tmp_path: Path, damage: Any, message: str) -> None:
@@ -179,6 +187,16 @@ def test_wrong_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: 
     assert message in told
     assert told.count("\n") == 1
     assert not (tmp_path / "bank").exists()
+
+
+def test_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from hotloop.envs.ricochet.__main__ import main
+
+    (tmp_path / "file").write_text("")
+    assert main([str(tmp_path / "file" / "bank"), "--per-level", "10000000"]) == 2, "told before boards are made"
+    told = capsys.readouterr().err
+    assert "cannot write" in told and "(Not a directory): give a directory that can be written" in told
+    assert told.count("\n") == 1
 
 
 def test_from_the_command_line(tmp_path: Path) -> None:

@@ -198,6 +198,7 @@ def test_disabled_autoreset_waits_for_a_reset() -> None:
         ({"max_steps": 0}, "max_steps is 0"),
         ({"num_envs": 0}, "num_envs is 0"),
         ({"threads": -1}, "threads is -1"),
+        ({"threads": 0}, "threads is 0: give a whole number of at least 1"),
         ({"size": 10}, "Snake has no option 'size': there are board, features"),
         ({"rewards": {"apple": 1}}, "Snake has no reward 'apple': there are food, death"),
         ({"render_mode": "human"}, "render_mode is 'human': give one of rgb_array, ansi"),

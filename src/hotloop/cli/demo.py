@@ -32,11 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, explain, film; return the exit code."""
     from hotloop.pipelines import pipeline
+    from hotloop.pipelines.checks import require_training
     from hotloop.pipelines.options import Options
     from hotloop.record.session import default_path
 
     if not arguments.seconds > 0:
         raise HotloopError(f"--seconds is {arguments.seconds}: give a number above 0")
+    require_training()
     out = arguments.out or default_path(["demo"])
     module = pipeline(PIPELINE)
     options = Options(seconds=arguments.seconds, out=out, eval_every=0, eval_episodes=GAMES)

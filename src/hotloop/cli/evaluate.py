@@ -21,11 +21,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--episodes", type=_whole, default=100, metavar="N", help="episodes a board (default 100)")
     parser.add_argument("--board", type=_boards, metavar="8,10,15", help="Snake: sizes of board (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: on Gymnasium's own environment, too")
-    parser.add_argument("--level", metavar="1-1,1-2", help="Mario: levels (default: as trained)")
+    parser.add_argument("--level", metavar="1-1,1-2", help="Mario: levels; Ricochet: 0,1 (default: as trained; all)")
     parser.add_argument(
         "--max-steps", type=_whole, metavar="N", help="steps, in CarRacing frames, of an episode (default: as trained)"
     )
     parser.add_argument("--compare", type=Path, metavar="OTHER", help="play the same games with another checkpoint")
+    parser.add_argument("--export", type=Path, metavar="DIR", help="save the agent alone, without replay and optimiser")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
     parser.add_argument("--markdown", type=Path, metavar="F.md", help="write the table as Markdown, too")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
@@ -33,24 +34,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play and report; return the exit code."""
+    from hotloop.pipelines.checks import require_device, require_training
+
+    require_training()
     from hotloop.pipelines import evaluation, game, load_agent
-    from hotloop.pipelines.checks import require_device
+    from hotloop.pipelines.shipped import save_agent
 
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     other = load_agent(arguments.compare, arguments.device) if arguments.compare else None
     played_by = game(agent.pipeline)
-    kind, rows, gains = played_by.PLACE, [], []
-    for place in choose_places(agent, arguments.board, arguments.official, arguments.level):
+    kind, rows, gains, plays = played_by.PLACE, [], [], []
+    places = choose_places(agent, arguments.board, arguments.official, arguments.level)
+    if other is not None:
+        check_comparable(agent, other, places, arguments.official)
+    if arguments.export:
+        print(f"hotloop: wrote {save_agent(agent.path, arguments.export)}", file=sys.stderr)
+    for place in places:
         where = {kind: place}
         played = _play(agent, place, arguments)
         rows.append(evaluation.describe(played, where))
+        plays.append(played)
         if other is not None:
             gains.append(evaluation.compare(played, _play(other, place, arguments), where))
     told = {"schema": SCHEMA, "checkpoint": str(agent.path), "pipeline": agent.pipeline, "env_steps": agent.env_steps}
     told |= {f"{kind}s": rows}
     if other is not None:
         told |= {"compare": {"checkpoint": str(other.path), f"{kind}s": gains}}
+    if arguments.official:
+        ours, official = plays
+        told |= {"official": {"against": places[0]} | evaluation.compare(official, ours, {kind: places[1]})}
     if arguments.json:
         print(json.dumps(told))
     else:
@@ -66,10 +79,35 @@ def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: 
 
     played_by = game(agent.pipeline)
     if levels is not None and not hasattr(played_by, "levels"):
-        raise HotloopError(f"--level {levels}: levels are chosen in Mario only; leave it out")
+        raise HotloopError(f"--level {levels}: levels are chosen in Mario and Ricochet only; leave it out")
     if levels is None or boards or official:
         return played_by.places(agent.config, boards, official)
     return played_by.levels(agent.config, [name.strip() for name in levels.split(",")])
+
+
+def check_comparable(agent: Any, other: Any, places: list[Any], official: bool) -> None:
+    """Refuse to compare with an agent of another game, or with one that cannot play where the first does."""
+    from hotloop.pipelines import game
+
+    played_by = game(agent.pipeline)
+    if game(other.pipeline) is not played_by:
+        raise HotloopError(
+            f"--compare {other.path} is of {other.pipeline}, not of the game of {agent.pipeline}: "
+            "give a checkpoint of the same game"
+        )
+    try:
+        if hasattr(played_by, "levels"):
+            known = played_by.levels(other.config, [str(place) for place in places])
+        else:
+            known = played_by.places(other.config, places if played_by.PLACE == "board" else None, official)
+    except HotloopError as error:
+        raise HotloopError(f"--compare {other.path}: {error}") from error
+    for place in places:
+        if place not in known:
+            raise HotloopError(
+                f"--compare {other.path} cannot play {played_by.PLACE} {place}: it plays "
+                f"{', '.join(map(str, known))}; give another checkpoint"
+            )
 
 
 def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
@@ -86,7 +124,7 @@ def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
 def _cells(row: dict[str, Any], kind: str) -> list[str]:
     at = row["score_percentiles"]
     return [
-        str(row[kind]), f"{row['score_mean']:.2f}", f"{row['score_low']:.2f} to {row['score_high']:.2f}",
+        str(row[kind]), f"{row['score_mean']:.2f}", _between(row["score_low"], row["score_high"], ".2f"),
         f"{at['p50']:.0f}", f"{at['p5']:.0f}", f"{at['p95']:.0f}", f"{row['score_max']:.0f}",
         f"{row['steps_mean']:.0f}", f"{row['success_rate']:.0%}",
     ]  # fmt: skip
@@ -109,14 +147,21 @@ def _text(told: dict[str, Any], kind: str) -> str:
             lines.append(f"  {low:>4} to {high - 1:<4} {times:>5}  " + "█" * round(BAR * times / max(counts)))
     for gain in told.get("compare", {}).get(f"{kind}s", []):
         lines += ["", _gain(gain, kind, told["compare"]["checkpoint"])]
+    if "official" in told:
+        lines += ["", _gain(told["official"], kind, told["official"]["against"])]
     return "\n".join(lines)
 
 
 def _gain(gain: dict[str, Any], kind: str, other: str) -> str:
     return (
-        f"{kind} {gain[kind]}: {gain['difference']:+.2f} ({gain['low']:+.2f} to {gain['high']:+.2f}) "
+        f"{kind} {gain[kind]}: {gain['difference']:+.2f} ({_between(gain['low'], gain['high'], '+.2f')}) "
         f"against {other} on the same games: {gain['verdict']}"
     )
+
+
+def _between(low: float | None, high: float | None, form: str) -> str:
+    """Write an interval; a single game has none."""
+    return "unknown" if low is None or high is None else f"{low:{form}} to {high:{form}}"
 
 
 def _markdown(told: dict[str, Any], kind: str) -> str:
@@ -125,6 +170,7 @@ def _markdown(told: dict[str, Any], kind: str) -> str:
     lines += ["| " + " | ".join(_cells(row, kind)) + " |" for row in told[f"{kind}s"]]
     gains = told.get("compare", {}).get(f"{kind}s", [])
     lines += ["", *(_gain(gain, kind, told["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
+    lines += ["", _gain(told["official"], kind, told["official"]["against"])] if "official" in told else []
     return "\n".join([*lines, ""])
 
 

@@ -6,13 +6,18 @@ import argparse
 import json
 import sys
 import time
+import zlib
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hotloop.cli.evaluate import choose_places
 from hotloop.errors import HotloopError
+
+if TYPE_CHECKING:
+    from PIL.Image import Image as Picture
 
 SCHEMA = 1
 CLEAR = "\x1b[H\x1b[J"
@@ -31,7 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--gif", type=Path, metavar="F.gif", help="film the game instead of showing it")
     parser.add_argument("--board", type=int, metavar="N", help="Snake: size of the board (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: play Gymnasium's own environment")
-    parser.add_argument("--level", metavar="1-2", help="Mario: the level (default: as trained)")
+    parser.add_argument("--level", metavar="1-2", help="Mario, Ricochet: the level (default: as trained)")
     parser.add_argument("--game", type=int, default=0, metavar="K", help="the K-th of the held-out games (default 0)")
     parser.add_argument("--fps", type=float, metavar="N", help="pictures a second (default 15; Ricochet 2)")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
@@ -40,8 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play one game; return the exit code."""
+    from hotloop.pipelines.checks import require_device, require_training
+
+    require_training()
     from hotloop.pipelines import game, load_agent
-    from hotloop.pipelines.checks import require_device
 
     if arguments.fps is not None and not 0 < arguments.fps <= 1000:
         raise HotloopError(f"--fps is {arguments.fps}: give a number above 0, at most 1000")
@@ -52,8 +59,8 @@ def run(arguments: argparse.Namespace) -> int:
     played = game(agent.pipeline)
     arguments.fps = arguments.fps or getattr(played, "FPS", FPS)
     place = played.home(agent.config)
-    if arguments.board or arguments.official or arguments.level:
-        boards = [arguments.board] if arguments.board else None
+    if arguments.board is not None or arguments.official or arguments.level:
+        boards = None if arguments.board is None else [arguments.board]
         place = choose_places(agent, boards, arguments.official, arguments.level)[-1]
     if arguments.gif:
         ending = film(agent, place, arguments.game, arguments.gif, arguments.fps)
@@ -66,27 +73,49 @@ def run(arguments: argparse.Namespace) -> int:
 
 def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[str, Any]:
     """Write a game as an animated GIF; return how it ended."""
-    from PIL import Image
-
     from hotloop.pipelines import game
 
-    frames, ending = [], {}
+    reel, ending = Reel(), {}
     played = game(agent.pipeline)
     player = agent if played.REMEMBERS else agent.act
     for each in played.watch(player, agent.config, place, number, "rgb_array"):
         ending = _told(each)
-        if len(frames) < MOST_FRAMES:
-            frames.append(np.array(each.draw()))
-    # All frames share the colours of a few: that is ten times faster than choosing them for each.
-    palette = Image.fromarray(np.concatenate(frames[::SAMPLE_EVERY])).quantize(COLOURS, dither=Image.Dither.NONE)
-    pictures = [Image.fromarray(each).quantize(palette=palette, dither=Image.Dither.NONE) for each in frames]
-    durations = [round(1000 / fps)] * (len(pictures) - 1) + [HOLD_MS]
+        if len(reel.packed) < MOST_FRAMES:
+            reel.add(each.draw())
+    durations = [round(1000 / fps)] * (len(reel.packed) - 1) + [HOLD_MS]
+    pictures = reel.pictures()
+    first = next(pictures)
     try:
-        pictures[0].save(path, save_all=True, append_images=pictures[1:], duration=durations, loop=0, optimize=False)
+        first.save(path, save_all=True, append_images=pictures, duration=durations, loop=0, optimize=False)
     except (OSError, ValueError) as error:
         raise HotloopError(f"cannot write {path} ({error}): give a file name that ends in .gif") from error
     print(f"hotloop: wrote {path}", file=sys.stderr)
     return ending | {"gif": str(path)}
+
+
+class Reel:
+    """The frames of a film, uint8 [H, W, 3] each, packed: thousands of them would fill a gigabyte."""
+
+    def __init__(self) -> None:
+        self.packed: list[bytes] = []
+        self._shape: tuple[int, ...] = ()
+
+    def add(self, frame: np.ndarray) -> None:
+        """Keep a frame; all have the same shape."""
+        self._shape = frame.shape
+        self.packed.append(zlib.compress(frame.tobytes(), 1))
+
+    def pictures(self) -> Iterator[Picture]:
+        """Yield each frame in few colours. All share those of some frames: choosing them for each takes ten times."""
+        from PIL import Image
+
+        some = np.concatenate([self._unpacked(each) for each in self.packed[::SAMPLE_EVERY]])
+        palette = Image.fromarray(some).quantize(COLOURS, dither=Image.Dither.NONE)
+        for each in self.packed:
+            yield Image.fromarray(self._unpacked(each)).quantize(palette=palette, dither=Image.Dither.NONE)
+
+    def _unpacked(self, packed: bytes) -> np.ndarray:
+        return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(self._shape)
 
 
 def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
+import os
 import sys
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 from hotloop.errors import HotloopError
 from hotloop.pipelines import PIPELINES, configuration, pipeline
+from hotloop.pipelines.checks import require_seed, require_training
 from hotloop.pipelines.options import Options
 
 USAGE = "hotloop train PIPELINE [flags]"
@@ -63,7 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if words[0].startswith("-"):
         raise HotloopError(f"the pipeline comes first, not {words[0]!r}: {USAGE}, with one of {', '.join(PIPELINES)}")
+    if words[0] in PIPELINES and not {"-h", "--help"} & set(words):
+        require_training()
     config, options, source = parse(words[0], words[1:])
+    if options.profile_report is not None:
+        _check_report(options.profile_report, options.out)
     result = pipeline(words[0]).train(config, options)
     if options.profile_report is not None:
         _write_report(Path(result.run_dir), options.profile_report)
@@ -105,6 +111,7 @@ def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
         if end.code:
             raise HotloopError(f"{_one_line(complaint.getvalue())}: see `hotloop train {name} --help`") from None
         raise
+    require_seed(call.training)
     return call.training, call.run, call.settings
 
 
@@ -178,6 +185,19 @@ def _ending(result: Any) -> str:
         f"{result.env_steps:,} steps, {result.updates:,} updates, {result.episodes:,} episodes in "
         f"{result.seconds:.1f} s{score}{greedy}\n{saved}\nNext: {next_step}"
     )
+
+
+def _check_report(path: Path, out: Path | None) -> None:
+    """Refuse a place that the report cannot be written to, before hours are spent on it."""
+    folder = path.parent
+    if out is not None and folder.absolute() == out.absolute():
+        return  # the run directory: made, or refused, when the training begins
+    if not folder.is_dir():
+        raise HotloopError(f"--profile-report {path}: there is no directory {folder}; make it, or choose another file")
+    if path.is_dir():
+        raise HotloopError(f"--profile-report {path} is a directory: name a file")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise HotloopError(f"--profile-report {path} may not be written: choose another file")
 
 
 def _write_report(run_dir: Path, path: Path) -> None:

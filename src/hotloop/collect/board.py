@@ -19,6 +19,8 @@ STEPS, BEAT, VERSION, IDLE = range(4)
 """Columns of a worker's row: steps made, when it last moved (ns), weights in use, the limit it has reached."""
 ACT, ENV, STORE, WEIGHTS, TOLD, RATIO = range(4, 10)
 """Nanoseconds, as in `Spent`, over all lives of the worker."""
+STORED = 10
+"""Of the steps made, those that it has brought into replay: written after the head that shows them was moved."""
 COLUMNS: Final = 16
 STOP, LIMIT, WAITING = range(3)
 """Orders: workers shall end; steps that all may have made together; the learner waits and wants to be woken."""

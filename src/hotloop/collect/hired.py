@@ -55,8 +55,7 @@ class Hired:
     """A worker process.
 
     Attributes:
-        part: What it was told.
-        ready: Whether it has begun to play.
+        ready: Whether it can play.
         failed: What it said that went wrong, if it did.
         mistake: Whether that was a mistake of the call, which no second try mends.
         pulse: Whether it moves.
@@ -66,8 +65,8 @@ class Hired:
     """
 
     def __init__(self, part: Part) -> None:
-        self.part = part
         self.ready = False
+        self._ended = False
         self.failed: str | None = None
         self.mistake = False
         self.pulse = Pulse(now_ns())
@@ -121,7 +120,14 @@ class Hired:
         return f"it ended by itself with exit code {code}"
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
+        """End it at once, whatever it does, and what it has started: all that is in its process group."""
+        if self._ended:
+            return  # its number may be another's by now
+        self._ended = True
+        try:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # nobody is left in it
         self.process.kill()
         self.process.wait()
         self.line.close()

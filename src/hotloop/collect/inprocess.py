@@ -41,11 +41,15 @@ class InProcess:
         player.rounds = self._made // self._ring.shape.stripes
         return player
 
+    def get_ready(self) -> None:
+        """Do nothing: it can play as soon as it is made."""
+
     def collect(self, steps: int) -> Collected:
         """Play until so many more steps are in replay than all calls before have asked for."""
         player, begin = self._player, now_ns()
         if player is None:
             raise CollectError("collect was called after close: make a new collector")
+        before = self._made
         self._asked += check_steps(steps)
         ended: list[Episode] = []
         while self._made < self._asked:
@@ -63,6 +67,7 @@ class InProcess:
             seconds=(now_ns() - begin) / NS,
             spent=spent,
             overwritten=arrived.overwritten,
+            lost=max(0, self._made - before - made),
             lag=self._version - player.version,
         )
 

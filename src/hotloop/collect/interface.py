@@ -160,6 +160,10 @@ class Collected:
     spent: Spent
     overwritten: int = 0
     """Steps that were overwritten before they were ever sampled; right if `sampled` is told what was."""
+    lost: int = 0
+    """Steps that those who play have stored by their own count and that never came into replay: 0."""
+    gone: int = 0
+    """Steps that workers which ended had made and not yet stored."""
     restarts: tuple[Restart, ...] = ()
     lag: int = 0
     """Published versions that the one who lags most is behind the newest."""
@@ -167,6 +171,10 @@ class Collected:
 
 class Collector(Protocol):
     """Who brings experience into a replay."""
+
+    def get_ready(self) -> None:
+        """Start who plays, and wait until all can: `collect` would do it else. After `restore`, if there is one."""
+        ...
 
     def collect(self, steps: int) -> Collected:
         """Go on until so many more steps are in replay than all calls before have asked for."""

@@ -69,6 +69,11 @@ class Player:
         """Steps of an environment that are published together, at most."""
         return self._stripes[0].fragment
 
+    @property
+    def waiting(self) -> int:
+        """Steps that are played and not published."""
+        return sum(stripe.waiting for stripe in self._stripes)
+
     def load(self, weights: Mapping[str, np.ndarray], version: int) -> None:
         """Let the policy take new weights over."""
         begin = now_ns()

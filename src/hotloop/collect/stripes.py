@@ -55,6 +55,11 @@ class Stripe:
         """The stack, uint8 [stack, *frame_shape], newest last; until the next step."""
         return self._memory[self._newest - self._stack + 1 : self._newest + 1]
 
+    @property
+    def waiting(self) -> int:
+        """Steps that are not published."""
+        return self._waiting
+
     def begin(self, frame: np.ndarray) -> None:
         """Begin an episode with its first frame, whether the one before has ended or not."""
         self._check(frame)
@@ -100,7 +105,7 @@ class Stripe:
         if here < count:
             self._frames[: count - here] = self._memory[first + here : end]
             self._words[: count - here] = self._staged[here:count]
-        # After all other stores: x86 keeps their order, and elsewhere the interpreter's own locks are barriers.
+        # After all other stores. x86 and other strongly ordered machines keep that order; nothing here enforces it.
         self._heads[self._lane] = head + count
         self._waiting = 0
 
@@ -138,11 +143,18 @@ class Watch:
         """Memory it takes."""
         return self._seen.nbytes + self._sampled.nbytes
 
-    def begin(self) -> None:
-        """Count from here on: what is in the ring now was there before."""
+    @property
+    def heads(self) -> list[int]:
+        """How far each lane was seen."""
+        return self._seen.tolist()
+
+    def begin(self, heads: list[int] | None = None) -> None:
+        """Count from here on: what is in the ring now was there before, or what came until lanes had these heads."""
         self._seen[:] = 0
         self._sampled[:] = 0
         self.look()
+        if heads is not None:
+            np.minimum(self._seen, heads, out=self._seen)
 
     def sampled(self, index: np.ndarray) -> None:
         """Take note of what was sampled: `Batch.index`, int64 [B]."""

@@ -103,7 +103,7 @@ class Publisher:
         """Write a version; return its number."""
         self._layout.check(arrays)
         version = self.version + 1
-        # The order of these stores is what readers rely on: x86 keeps it, and elsewhere the interpreter's locks do.
+        # Readers rely on the order of these stores. x86 and other strongly ordered machines keep it.
         self._marks[BEGUN] = version
         for name, place in self._copies[version % COPIES].items():
             place[...] = arrays[name]

@@ -173,12 +173,21 @@ class Work:
                 ended: list[Episode] = []
                 for _ in range(rounds):
                     ended += self._player.step()
-                self._steps += rounds * self._lanes
-                self._row[on.STEPS] = self._steps
+                    self._steps += self._lanes
+                    self._note_steps()
                 self._tell(ended)
         finally:
-            self._player.flush()
+            self._flush()
             self._player.close()
+
+    def _flush(self) -> None:
+        self._player.flush()
+        self._note_steps()
+
+    def _note_steps(self) -> None:
+        """Say after every step how many were made and stored: of one that is killed it is known what went with it."""
+        self._row[on.STEPS] = self._steps
+        self._row[on.STORED] = self._steps - self._player.waiting
 
     def _beat(self) -> None:
         self._row[on.BEAT] = now_ns()
@@ -216,7 +225,7 @@ class Work:
 
     def _wait(self, limit: int) -> None:
         """Publish everything, say that this limit was reached, and wait until the learner allows more."""
-        self._player.flush()
+        self._flush()
         if self._part.lockstep:
             self._outbox.flush()
         self._tell([])
@@ -228,5 +237,6 @@ class Work:
                 self._beat()
                 if self._go.poll(PATIENCE_MS):
                     os.eventfd_read(self._part.go)
-        self._ratio_ns += now_ns() - begin
+        if limit:  # before the first order nobody waits for the ratio, but for the others to be ready
+            self._ratio_ns += now_ns() - begin
         self._beat()

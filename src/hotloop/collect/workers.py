@@ -37,6 +37,9 @@ END_S = 5.0
 """A worker that is told to stop has so long to finish its step and close its environment."""
 FRUITLESS = 3
 """Times that a worker may end without a single step before that is taken for certain."""
+RECORDED, RECORDS = "HOTLOOP_RUN", "hotloop.record.children:start_here"
+"""The variable by which a process knows that it is recorded, and what then lets a new one record itself as well. Both
+are names only: those who record and those who play do not import each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +58,7 @@ class WorkerOptions:
     start_s: float = 120.0
     """So long it may take to start; the first time, kernels compile."""
     first: str = ""
-    """What a worker calls before anything else, such as what records it: `module:name`."""
+    """What a worker calls before anything else: `module:name`. Else, one of a recorded process records itself."""
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("ahead", 0), ("restarts", 0)):
@@ -92,6 +95,9 @@ class Workers:
         """Steps in replay, by lane; those of a resumed run too."""
         self._asked = self._life = self._restarted = 0
         self._told = 0
+        self._missing = np.zeros(count, np.int64)
+        """By worker, steps that it has stored and that are not in replay."""
+        self._lost = self._told_lost = self._gone = 0
         self._spent = Spent()
         self._begun_with, self._fruitless = [0] * count, [0] * count
         """Steps that a worker's lanes had when it was started, and how often it ended with no more."""
@@ -120,6 +126,14 @@ class Workers:
         self._poll.register(self._events[0], select.POLLIN)
         for number in range(self._options.count):
             self._hired.append(self._hire(number, self._life))
+
+    def get_ready(self) -> None:
+        """Start the workers and wait until all can play, so that nothing that is timed later is their beginning."""
+        self.start()
+        with span("collect.wait"):
+            while not all(each.ready for each in self._hired):
+                self._sleep()
+                self.attend()
 
     def collect(self, steps: int) -> Collected:
         """Wait until so many more steps are in replay than all calls before have asked for."""
@@ -165,16 +179,20 @@ class Workers:
     def state(self) -> dict[str, Any]:
         """Return what JSON can hold and a checkpoint needs."""
         self._look()
-        return {"asked": self._asked, "steps": self._made.tolist(), "life": self._life + self._restarted}
+        return {
+            "asked": self._asked, "steps": self._made.tolist(), "life": self._life + self._restarted,
+            "told": self._told, "heads": self._watch.heads,
+        }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, after the replay was restored and before the first `collect`."""
         if self._hired:
             raise CollectError("restore was called after workers were started: call it before collect and start")
-        self._watch.begin()
+        self._watch.begin(state["heads"])
         self._asked, self._life = int(state["asked"]), int(state["life"]) + 1
         self._made[:] = state["steps"]
-        self._told = int(self._made.sum())
+        self._told = int(state["told"])
+        self._look()  # at what came after the collector's state was taken, and before that of the replay
 
     def close(self) -> None:
         """End all workers and give their memory back. A second call does nothing."""
@@ -197,7 +215,8 @@ class Workers:
 
     def _hire(self, number: int, life: int) -> Hired:
         first, last = self._firsts[number], self._firsts[number + 1]
-        self._begun_with[number] = self._board.rows[number, on.STEPS] = int(self._made[first:last].sum())
+        self._begun_with[number] = made = int(self._made[first:last].sum())
+        self._board.rows[number, [on.STEPS, on.STORED]] = made
         self._board.rows[number, on.BEAT] = now_ns()
         part = Part(
             number=number,
@@ -211,7 +230,7 @@ class Workers:
             go=self._events[1 + number],
             wake=self._events[0],
             path=tuple(sys.path),
-            first=self._options.first,
+            first=self._options.first or (RECORDS if os.environ.get(RECORDED) else ""),
         )
         hired = Hired(part)
         self._poll.register(hired.line.fileno(), select.POLLIN)
@@ -227,6 +246,7 @@ class Workers:
             self._fruitless[number] += 1
         gone.kill()
         self._look()
+        self._settle(number)
         problem = None
         if gone.mistake and not gone.ready:
             problem = reason
@@ -234,7 +254,7 @@ class Workers:
             problem = f"worker {number} ended {FRUITLESS} times before its first step: {reason}"
         elif self._restarted >= self._options.restarts:
             problem = f"worker {number}: {reason}; {self._restarted} workers were replaced already: "
-            problem += "find out why they end, or allow more restarts"
+            problem += "find out why they end, or allow more restarts (--restarts)"
         if problem is not None:
             self.close()
             raise CollectError(problem)
@@ -243,9 +263,20 @@ class Workers:
         self._hired[number] = self._hire(number, self._life + self._restarted)
 
     def _look(self) -> None:
+        # Before the heads: what workers have stored by now must be seen by what comes next.
+        stored = self._board.rows[:, on.STORED].copy()
         arrived = self._watch.look()
         self._made += arrived.steps
         self._overwritten += arrived.overwritten
+        self._missing = np.maximum(0, stored - np.add.reduceat(self._made, self._firsts[:-1]))
+
+    def _settle(self, number: int) -> None:
+        """Take note of the steps that a worker which is no more has made and not stored, and of those that are lost."""
+        made, stored = (int(self._board.rows[number, column]) for column in (on.STEPS, on.STORED))
+        arrived = int(self._made[self._firsts[number] : self._firsts[number + 1]].sum())
+        self._gone += max(0, made - max(stored, arrived))
+        self._lost += int(self._missing[number])
+        self._missing[number] = 0
 
     def _grant(self) -> None:
         """Let workers go on as far as they may now."""
@@ -285,7 +316,7 @@ class Workers:
 
     def _tell(self, seconds: float) -> Collected:
         self._look()
-        made = int(self._made.sum())
+        made, lost = int(self._made.sum()), self._lost + int(self._missing.sum())
         spent = self._board.spent()
         episodes = sorted(self._episodes, key=lambda each: each.lane) if self._options.lockstep else self._episodes
         told = Collected(
@@ -295,10 +326,13 @@ class Workers:
             seconds=seconds,
             spent=spent - self._spent,
             overwritten=self._overwritten,
+            lost=lost - self._told_lost,
+            gone=self._gone,
             restarts=tuple(self._restarts),
             lag=self._publisher.version - int(self._board.rows[:, on.VERSION].min()),
         )
         self._told, self._spent, self._overwritten = made, spent, 0
+        self._told_lost, self._gone = lost, 0
         self._episodes, self._restarts = [], []
         return told
 

@@ -1,7 +1,8 @@
 """Networks that look at a board: an encoder, a core that thinks, with memory or without, and heads that read it.
 
 Planes of cells or pictures go in. Pictures are cut into cells by the first layer: a core that ran on pixels would do
-many times the arithmetic for the same board. Spans carry the names of the study that asked for them.
+many times the arithmetic for the same board. Where planes are read out of them, the rest is the network for planes.
+Spans carry the names of the study that asked for them.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from torch import Tensor, channels_last, nn
 from hotloop.learn.board_drc import DRCCore
 from hotloop.learn.board_heads import FoundHeads, PlaceHeads, PlainHeads
 from hotloop.learn.board_lstm import FOLD, LSTMCore, NatureEncoder
+from hotloop.learn.board_reader import Reader, Reading, planes_of
 from hotloop.learn.board_shape import COLOURS, PICTURE, BoardShape, pieces
 from hotloop.learn.board_sweep import SweepCore
 from hotloop.spans import Phase, span
@@ -43,10 +45,12 @@ class BoardNetwork(nn.Module):
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
         self.shape = shape
-        self.encoder = NatureEncoder() if shape.core == "lstm" else Encoder(shape)
+        self.reader = Reader(shape) if shape.read_planes else None
+        seen = shape.planes if shape.read_planes else shape
+        self.encoder = NatureEncoder() if shape.core == "lstm" else Encoder(seen)
         self.core = _core_of(shape)
-        heads = PlainHeads if shape.core == "lstm" else FoundHeads if shape.is_picture else PlaceHeads
-        self.heads = heads(shape)
+        heads = PlainHeads if shape.core == "lstm" else FoundHeads if seen.is_picture else PlaceHeads
+        self.heads = heads(seen)
         names = ("forward_pass", "conv_encoder", "layers")
         self._spans = [span(f"{PREFIX[shape.core]}_{name}", Phase.FORWARD) for name in names]
 
@@ -68,21 +72,31 @@ class BoardNetwork(nn.Module):
 
         Boards are encoded, and heads applied, all at once; only a core with memory goes step by step.
         """
+        return self.unroll_reading(obs, memory, fresh)[:3]
+
+    def unroll_reading(
+        self, obs: Tensor, memory: Tensor, fresh: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Reading | None]:
+        """Do the same; return also what was read out of pictures, if planes are."""
         whole, encoding, layers = self._spans
         with whole:
             with encoding:
-                seen = self._seen(obs.flatten(0, 1))
+                seen, reading = self._seen(obs.flatten(0, 1))
                 board = self.encoder(seen).unflatten(0, obs.shape[:2])
             with layers:
                 features, memory = self.core(board, memory, fresh)
         with HEADS:
             logits, value = self.heads(features, seen)
-        return logits, value, memory
+        return logits, value, memory, reading
 
-    def _seen(self, obs: Tensor) -> Tensor:
+    def _seen(self, obs: Tensor) -> tuple[Tensor, Reading | None]:
+        side = self.shape.side
+        if self.reader is not None:
+            reading = self.reader(pieces(obs, side))
+            return planes_of(reading, side).contiguous(memory_format=channels_last), reading
         if self.shape.is_picture:
-            return pieces(obs, PICTURE // FOLD if self.shape.core == "lstm" else self.shape.side)
-        return obs.float().contiguous(memory_format=channels_last)
+            return pieces(obs, PICTURE // FOLD if self.shape.core == "lstm" else side), None
+        return obs.float().contiguous(memory_format=channels_last), None
 
 
 def _core_of(shape: BoardShape) -> nn.Module:

@@ -7,9 +7,9 @@ memory there are no sequences to keep together, and minibatches are any steps of
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,10 +18,11 @@ from torch import nn
 
 from hotloop.errors import HotloopError
 from hotloop.learn.board_networks import BoardNetwork
+from hotloop.learn.board_reader import reading_loss
 from hotloop.learn.board_shape import BoardShape
 from hotloop.learn.losses import normalise, ppo_losses
 from hotloop.learn.ppo import Acted, drawn
-from hotloop.learn.ppo_state import ADAM_EPS, PPOUpdated
+from hotloop.learn.ppo_state import ADAM_EPS
 from hotloop.learn.trained import Arrays, Trained, build_seeded, take
 from hotloop.spans import Phase, span
 
@@ -46,6 +47,8 @@ class BoardPPOConfig:
     """0 for none."""
     precision: str = "float32"
     """Or bfloat16, in the passes of an update; sums, gradients of weights and Adam stay as they are."""
+    auxiliary: float = 0.0
+    """Weight of the loss of reading planes out of pictures; 0: none, and rollouts need no planes."""
 
     def __post_init__(self) -> None:
         if min(self.boards, self.epochs) < 1 or self.lr <= 0:
@@ -54,6 +57,8 @@ class BoardPPOConfig:
             raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
         if self.precision not in PRECISIONS:
             raise HotloopError(f"precision is {self.precision!r}: give one of {', '.join(PRECISIONS)}")
+        if self.auxiliary < 0 or (self.auxiliary and not self.shape.read_planes):
+            raise HotloopError(f"auxiliary is {self.auxiliary}: give 0, or a weight above it where planes are read")
 
 
 class Sequences(NamedTuple):
@@ -70,6 +75,24 @@ class Sequences(NamedTuple):
     advantage: F32
     returns: F32
     """`[T, N]` each."""
+    planes: NDArray | None = None
+    """`[T, N, P, S, S]`: what the pictures show, for a learner that is taught to read."""
+
+
+class BoardUpdated(NamedTuple):
+    """Means over the minibatches of an update."""
+
+    policy_loss: float
+    value_loss: float
+    entropy: float
+    kl: float
+    clip_fraction: float
+    reading_loss: float | None = None
+
+
+def each_of(rollout: Sequences, work: Callable[[Any], Any]) -> Sequences:
+    """Do something with all arrays that there are."""
+    return Sequences._make(None if each is None else work(each) for each in rollout)
 
 
 class BoardPPO:
@@ -111,43 +134,47 @@ class BoardPPO:
         (logits.sum() + value.sum()).backward()
         self._optimiser.zero_grad()
 
-    def update(self, rollout: Sequences, rng: np.random.Generator) -> PPOUpdated:
+    def update(self, rollout: Sequences, rng: np.random.Generator) -> BoardUpdated:
         """Learn from a rollout: `epochs` times all of its boards, in minibatches, in an order drawn anew each time.
 
         Raises:
-            HotloopError: The number of boards is not a multiple of the minibatch's.
+            HotloopError: The number of boards is not a multiple of the minibatch's, or the planes are missing.
         """
         boards, size = rollout.action.shape[1], self.config.boards
         if boards % size:
             raise HotloopError(f"a rollout of {boards} boards: give a multiple of the minibatch, {size}")
+        if self.config.auxiliary and rollout.planes is None:
+            raise HotloopError(f"auxiliary is {self.config.auxiliary}, and the rollout has no planes: give them, or 0")
         if not self.config.shape.memory[0]:
             steps = len(rollout.action)
             rollout, boards, size = self._loose(rollout), boards * steps, size * steps
-        tensors = Sequences(*(torch.from_numpy(np.ascontiguousarray(each)).to(self.device) for each in rollout))  # type: ignore[arg-type]
+        tensors = each_of(rollout, lambda each: torch.from_numpy(np.ascontiguousarray(each)).to(self.device))
         told = []
         for _ in range(self.config.epochs):
             order = torch.from_numpy(rng.permutation(boards)).to(self.device)
             told += [self._minibatch(tensors, chosen) for chosen in order.split(size)]
-        return PPOUpdated(*torch.stack(told).mean(dim=0).cpu().tolist())  # host sync
+        return BoardUpdated(*torch.stack(told).mean(dim=0).cpu().tolist())  # host sync
 
     def _loose(self, rollout: Sequences) -> Sequences:
         """Make each step a sequence of its own, `[1, T · N, ...]`."""
-        rows = {
-            name: each.reshape(1, -1, *each.shape[2:]) for name, each in rollout._asdict().items() if name != "memory"
-        }
-        return Sequences(memory=self.nothing(rollout.action.size), **rows)
+        memory = self.nothing(rollout.action.size)
+        return each_of(rollout, lambda each: each.reshape(1, -1, *each.shape[2:]))._replace(memory=memory)
 
     def _minibatch(self, rollout: Sequences, chosen: torch.Tensor) -> torch.Tensor:
         config = self.config
         with GATHER:
-            part = Sequences(*(each.index_select(1, chosen) for each in rollout))  # type: ignore[attr-defined, arg-type]
+            part: Any = each_of(rollout, lambda each: each.index_select(1, chosen))
         lower = config.precision == "bfloat16"
         with torch.autocast(self.device, torch.bfloat16, enabled=lower):
-            logits, value, _ = self.network.unroll(part.obs, part.memory, part.fresh)  # type: ignore[arg-type]
+            logits, value, _, reading = self.network.unroll_reading(part.obs, part.memory, part.fresh)
         old = tuple(each.flatten() for each in (part.action, part.log_prob, part.advantage, part.returns))
-        old = (old[0], old[1], normalise(old[2]), old[3])  # type: ignore[arg-type]
-        losses = ppo_losses(logits.float(), value.float(), old, config.clip)  # type: ignore[arg-type]
+        old = (old[0], old[1], normalise(old[2]), old[3])
+        losses = ppo_losses(logits.float(), value.float(), old, config.clip)
         loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
+        told: list[torch.Tensor] = [*losses]
+        if config.auxiliary and reading is not None:
+            told.append(reading_loss(reading, part.planes.flatten(0, 1)))
+            loss = loss + config.auxiliary * told[-1]
         self._optimiser.zero_grad()
         with BACKWARD:
             loss.backward()
@@ -155,7 +182,7 @@ class BoardPPO:
             nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
         self._optimiser.step()
         self.updates += 1
-        return torch.stack(losses).detach()
+        return torch.stack(told).detach()
 
     def tensors(self) -> Arrays:
         """Copy all that makes up the learner's state; `load` of it goes on bit by bit as this one would."""

@@ -7,11 +7,12 @@ trial runs on copies with made-up data: the learner, and every generator of rand
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from hotloop.clock import now_ns
+from hotloop.errors import HotloopError
 from hotloop.learn.dqn import DQN, DQNConfig, Transitions, supported_kernels
 from hotloop.learn.frame_dqn import FrameDQN, FrameDQNConfig, supported_frame_kernels
 from hotloop.learn.ppo import PPO, PPOConfig, Rollout, supported_ppo_kernels
@@ -20,15 +21,20 @@ from hotloop.learn.sac import SAC, SACConfig, supported_sac_kernels
 ROUNDS = 15
 LONG_S, FEW_ROUNDS = 0.1, 3
 """Calls that take longer than this are tried fewer times."""
+COMPILED = "compile"
+MOST_SAID = 200
+"""Characters of what a compiler says that are repeated: it can say pages."""
 Learner = DQN | FrameDQN | PPO | SAC
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The fastest kernel, and what an update took with each that was tried."""
+    """The fastest kernel, and what an update, or one of its parts, took with each that was tried."""
 
     kernel: str
     update_s: dict[str, float]
+    left_out: dict[str, str] = field(default_factory=dict)
+    """Those that cannot be used on this machine, and why."""
 
 
 def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
@@ -41,9 +47,20 @@ def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Seque
     """
     if candidates is None:
         candidates = [name for name in _supported(learner) if name != "compile"]
-    calls = {name: _trial(learner, name, updates_per_call) for name in candidates}
-    for call in calls.values():
-        call()  # compiles
+    calls: dict[str, Callable[[], object]] = {}
+    left_out: dict[str, str] = {}
+    for name in candidates:
+        try:
+            call = _trial(learner, name, updates_per_call)
+            call()  # compiles
+            calls[name] = call
+        except Exception as error:
+            # Only what torch.compile makes depends on programs of the machine, such as a C++ compiler.
+            if name != COMPILED or isinstance(error, HotloopError):
+                raise
+            left_out[name] = " ".join(str(error).split())[:MOST_SAID]
+    if not calls:
+        raise HotloopError(f"kernel {COMPILED} cannot be used here ({left_out[COMPILED]}): choose another by --kernel")
     begin = now_ns()
     for call in calls.values():
         call()
@@ -55,7 +72,7 @@ def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Seque
             call()
             times[name][i] = (now_ns() - begin) / 1e9 / updates_per_call
     update_s = {name: float(np.median(of)) for name, of in times.items()}
-    return Choice(min(update_s, key=lambda name: update_s[name]), update_s)
+    return Choice(min(update_s, key=lambda name: update_s[name]), update_s, left_out)
 
 
 def _supported(learner: Learner) -> list[str]:
@@ -77,9 +94,12 @@ def _trial(learner: Learner, kernel: str, updates: int) -> Callable[[], object]:
         batch = made_up_batch(learner.config, updates, rng)
         return lambda: copy.update(batch)
     if isinstance(learner, FrameDQN):
-        looker = FrameDQN(learner.config, kernel=kernel, device=learner.device)
+        # One part of a batch that is computed in several tells as much about all.
+        whole = learner.config
+        part = replace(whole, batch=whole.batch // whole.accumulate, accumulate=1)
+        looker = FrameDQN(part, kernel=kernel, device=learner.device)
         looker.load(learner.tensors())
-        frames = made_up_frames(learner.config, updates, rng)
+        frames = made_up_frames(part, updates, rng)
         return lambda: looker.update(frames)
     if isinstance(learner, SAC):
         critic = SAC(learner.config, kernel=kernel, device=learner.device)

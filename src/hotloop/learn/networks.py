@@ -52,6 +52,18 @@ def check_sizes(observation: tuple[int, ...], actions: int, hidden: tuple[int, .
         raise HotloopError(f"hidden is {hidden}: give at least one layer, such as (128, 128)")
 
 
+def check_rows(what: str, shape: tuple[int, ...], observation: tuple[int, ...]) -> None:
+    """Raise HotloopError unless rows of observations have the shape `[N, *observation]`.
+
+    A compiled kernel takes the network's word for how wide a row is: others would be read beyond their end.
+    """
+    if tuple(shape[1:]) != tuple(observation):
+        raise HotloopError(
+            f"{what} has shape {shape}: the network was made for observations of {observation}; "
+            f"give ({', '.join(map(str, ('N', *observation)))})"
+        )
+
+
 class NoisyLinear(nn.Module):
     """A linear layer whose weights are disturbed by factorised Gaussian noise, as much as it learns to want.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from hotloop.errors import HotloopError
 from hotloop.learn import checkpoint
 from hotloop.pipelines import configuration, pipeline
+from hotloop.pipelines.shipped import ALONE, with_moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +37,18 @@ class TrainedAgent:
         return self._agent.remember(obs, memory, fresh)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
-        """Return the best actions, int64 [N], for observations [N, ...]; of one observation, the action alone."""
-        single = obs.shape == self._agent.observation_shape
+        """Return the best actions, int64 [N], for observations [N, ...]; of one observation, the action alone.
+
+        Raises:
+            HotloopError: The agent was trained on observations of another shape.
+        """
+        shape = tuple(self._agent.observation_shape)
+        single = obs.shape == shape
+        if not single and obs.shape[1:] != shape:
+            raise HotloopError(
+                f"observations have shape {obs.shape}: give this agent one of {shape}, or N of them, "
+                f"({', '.join(map(str, ('N', *shape)))})"
+            )
         actions = self._agent.act(obs[None] if single else obs)
         return actions[0] if single else actions
 
@@ -51,10 +63,17 @@ def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
     found = checkpoint.read(checkpoint.find(Path(path), best=True), only=["learner"])
     name, settings = found.meta.get("pipeline", ""), found.meta.get("config", {})
     module = pipeline(name)
-    config = configuration.with_settings(module.Config(), settings | {"device": device}, str(found.path))
+    config = configuration.with_settings(module.Config(), on_device(settings, device), str(found.path))
     agent = module.Agent(config)
     try:
-        agent.learner.load(found.groups["learner"])
+        saved = found.groups["learner"]
+        agent.learner.load(with_moments(saved, agent.learner) if found.meta.get(ALONE) else saved)
     except KeyError as error:
         raise HotloopError(f"{found.path} holds no {error}: use another checkpoint") from error
     return TrainedAgent(name, config, found.meta["counts"]["env_steps"], found.path, agent)
+
+
+def on_device(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
+    """Return a checkpoint's settings for a device: numba computes on the CPU only, torch the same numbers anywhere."""
+    kernel = {"kernel": "torch"} if settings.get("kernel") == "numba" and device != "cpu" else {}
+    return {**settings, **kernel, "device": device}

@@ -10,6 +10,7 @@ import numpy as np
 from hotloop.errors import HotloopError
 from hotloop.pipelines.games import Act, Played, Position, held_out_seeds
 from hotloop.pipelines.pictures import as_text
+from hotloop.spans import recording
 
 if TYPE_CHECKING:
     from hotloop.envs.carracing import CarRacingVectorEnv
@@ -18,6 +19,8 @@ PLACE = "environment"
 LIMIT = "max_frames"
 REMEMBERS = False
 OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
+RECORD_FIRST = "hotloop.record.children:start_here"
+"""What a worker calls first so that it records itself."""
 ACTION_SIZE = {"three": 3, "two": 2}
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -70,8 +73,17 @@ def shape_seen(game: Game) -> tuple[int, ...]:
     return CarRacingConfig(state="vector").observation_shape
 
 
-def make_env(game: Game, num_envs: int, workers: int | None, patience: int = 0) -> CarRacingVectorEnv:
+def make_env(
+    game: Game, num_envs: int, workers: int | None, patience: int = 0, recorded: bool = False
+) -> CarRacingVectorEnv:
     """Make the cars of a configuration.
+
+    Args:
+        game: What is played.
+        num_envs: How many cars.
+        workers: Processes over which they are spread; 0: none, None: one for each core.
+        patience: Frames without a new tile after which an episode is truncated; 0: never.
+        recorded: Whether the workers record themselves, too, if this process is being recorded.
 
     Raises:
         HotloopError: Box2D is not installed.
@@ -82,7 +94,8 @@ def make_env(game: Game, num_envs: int, workers: int | None, patience: int = 0) 
         raise HotloopError('CarRacing needs Box2D: `pip install "hotloop[carracing]"`') from error
     from hotloop.envs.carracing import CarRacingVectorEnv
 
-    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, **_options(game))
+    first = RECORD_FIRST if recorded and recording() else ""
+    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, begin_with=first, **_options(game))
 
 
 def controls(actions: np.ndarray, game: Game) -> np.ndarray:
@@ -90,6 +103,20 @@ def controls(actions: np.ndarray, game: Game) -> np.ndarray:
     if game.action_form == "two":
         return actions
     return np.concatenate([actions[:, :1], (actions[:, 1:] + 1) / 2], axis=1)
+
+
+def frames_driven(info: dict[str, Any], before: np.ndarray | int) -> tuple[int, np.ndarray]:
+    """Return how many frames all cars drove in a step, and how many each has in its episode now, [N].
+
+    An episode may end within the frames for which a decision is held: it is the environment that knows.
+
+    Args:
+        info: Of the step.
+        before: Frames of each car's episode before it, [N].
+    """
+    after = info.get("final_info", info)["frames"]
+    # A car whose worker died may show the frames of a new episode already.
+    return int(np.maximum(after - before, 0).sum()), info["frames"]
 
 
 def home(game: Game) -> str:
@@ -106,7 +133,7 @@ def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:
     return [OURS, OFFICIAL] if official else [OURS]
 
 
-def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS) -> Played:
+def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS, *, choosing: bool = False) -> Played:
     """Drive on held-out tracks, each to the end of its episode.
 
     Args:
@@ -114,6 +141,7 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS) -> Pla
         game: What is played.
         episodes: E.
         place: Our environment, or Gymnasium's.
+        choosing: Drive the tracks that choose the best checkpoint, not those that test it. In our environment only.
     """
     if place == OFFICIAL:
         return _merged([_drive_official(act, game, number) for number in range(episodes)])
@@ -122,7 +150,7 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS) -> Pla
     cause = np.full(episodes, None, object)
     going = np.ones(episodes, np.bool_)
     try:
-        obs, _ = env.reset(seed=held_out_seeds(episodes, np.uint32))
+        obs, _ = env.reset(seed=held_out_seeds(episodes, np.uint32, choosing=choosing))
         stacks = Stacks(obs, game.stack)
         while going.any():
             obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game))
@@ -179,7 +207,7 @@ def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iter
 
     env: Any = gymnasium.make(OFFICIAL, render_mode="rgb_array", max_episode_steps=game.max_frames).unwrapped
     rgb, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
-    stacks, returned, steps, frames, over = Stacks(_as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
+    stacks, returned, steps, frames, over = Stacks(as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
     draw = as_text(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     terminated, info = False, {}
@@ -194,13 +222,13 @@ def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iter
             if over:
                 break
         steps += 1
-        stacks.push(_as_seen(rgb, game.size)[None], np.zeros(1, np.bool_))
+        stacks.push(as_seen(rgb, game.size)[None], np.zeros(1, np.bool_))
         ended = _cause(terminated, bool(info.get("lap_finished"))) if over else None
         yield Position(draw, round(returned, 1), steps, ended)
     env.close()
 
 
-def _as_seen(rgb: np.ndarray, size: int) -> np.ndarray:
+def as_seen(rgb: np.ndarray, size: int) -> np.ndarray:
     """Make of an official frame, uint8 [96, 96, 3], what the agent sees: grey, in its size."""
     from PIL import Image
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
-from hotloop.errors import HotloopError
+from hotloop.errors import DependencyMissing, HotloopError
+
+NEEDED = ("gymnasium", "numba", "safetensors", "torch")
+"""Libraries of the extra `train` without which nothing is trained or played."""
 
 
 def require(holds: bool, config: Any, name: str, remedy: str) -> None:
@@ -34,6 +39,20 @@ def require_share(config: Any, *names: str) -> None:
         require(0 <= getattr(config, name) <= 1, config, name, "a number from 0 to 1")
 
 
+def require_seed(config: Any) -> None:
+    """Refuse a seed that the random generators do not take."""
+    require(0 <= config.seed < 1 << 63, config, "seed", "a whole number from 0 to 2**63 - 1")
+
+
+def require_training() -> None:
+    """Refuse to train or to play where the libraries for it are not installed. None of them is imported."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise DependencyMissing(
+            f'to train and to play, {", ".join(missing)} must be installed: `pip install "hotloop[train]"`'
+        )
+
+
 def require_device(name: str) -> None:
     """Refuse a device that this machine does not have."""
     import torch
@@ -54,11 +73,13 @@ def torch_threads(number: int) -> Iterator[None]:
     """
     import torch
 
+    # Torch sets it for this thread and tells nobody; half of the smallest normal number is subnormal.
+    flushed = sys.float_info.min / 2 == 0
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     torch.set_flush_denormal(True)
     try:
         yield
     finally:
-        torch.set_flush_denormal(False)
+        torch.set_flush_denormal(flushed)
         torch.set_num_threads(before)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from hotloop.errors import HotloopError
 
 C = TypeVar("C")
-FREE = frozenset({"kernel", "device", "threads", "workers", "verbose"})
+FREE = frozenset({"kernel", "device", "threads", "workers", "restarts", "verbose"})
 """May differ when a run is resumed: they change how, not what, is computed."""
 
 

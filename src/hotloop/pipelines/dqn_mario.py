@@ -40,6 +40,8 @@ class Config:
     """Processes that play, one console each; 0: this one plays."""
     lockstep: bool = False
     """Workers stop while the learner learns: slower, and the same seed gives the same result."""
+    restarts: int = 20
+    """Workers that may be replaced in all; with the next that ends, the run saves and ends."""
     rom: str | None = None
     """A cartridge in iNES format; without one our own game, runner, is played."""
     rom_unchecked: bool = False
@@ -69,8 +71,11 @@ class Config:
     reward_progress: float = 0.02
     """For each pixel to the right."""
     reward_death: float = -1.0
+    """For losing the life."""
     reward_flag: float = 2.0
+    """For getting to the flag."""
     reward_deadlock: float = -0.5
+    """For getting no further until patience is over."""
     network: Literal["small", "nature"] = "small"
     """Convolutions 4/4, 3/2, 3/2, or 8/4, 4/2, 3/1."""
     channels: tuple[int, ...] = (16, 32, 32)
@@ -90,11 +95,15 @@ class Config:
     beta: float = 0.4
     """How far importance weights make up for it, at first; 1 after `beta_steps`."""
     beta_steps: int = 1_000_000
+    """Steps in which β rises to 1."""
     n_step: int = 5
     """Steps of reward before a target bootstraps."""
     gamma: float = 0.97
+    """Discount a step."""
     lr: float = 3e-4
+    """Learning rate, Adam's."""
     batch: int = 32
+    """Transitions of an update."""
     accumulate: int = 1
     """Parts in which the gradient of a batch is computed."""
     buffer: int = 200_000
@@ -114,7 +123,9 @@ class Config:
     clip: float = 10.0
     """Largest norm of a gradient; 0: any."""
     epsilon_start: float = 1.0
+    """ε at first: the chance that a step tries something by chance."""
     epsilon_end: float = 0.01
+    """ε at last."""
     epsilon_steps: int = 30_000
     """Steps in which ε falls from one to the other."""
     hold: int = 4
@@ -126,6 +137,7 @@ class Config:
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """Of the forward passes; auto: float16 on CUDA, else float32."""
     device: str = "cpu"
+    """Where the learner computes: cpu, cuda, cuda:1."""
     threads: int = 1
     """Of torch. Collectors have one each."""
 
@@ -135,7 +147,7 @@ class Config:
         require_positive(self, "threads")
         require_positive(self, "learning_starts", "train_every", "tau", "epsilon_steps", "hold", "beta_steps")
         require_share(self, "begin_share", "sticky", "gamma", "tau", "alpha", "beta", "epsilon_start", "epsilon_end")
-        for name in ("workers", "max_steps", "noops", "publish_every", "publish_epochs", "clip"):
+        for name in ("workers", "restarts", "max_steps", "noops", "publish_every", "publish_epochs", "clip"):
             require(getattr(self, name) >= 0, self, name, "0 or more")
         require(self.size in (84, 128), self, "size", "84 or 128")
         require(self.batch % self.accumulate == 0, self, "accumulate", f"a number that divides {self.batch}")
@@ -157,16 +169,17 @@ class Config:
 
 FAITHFUL = Config(
     workers=4, skip=6, size=128, stack=8, start="begin", begin_share=0.0, noops=0, sticky=0.0, network="nature",
-    channels=(32, 64, 64), hidden=512, norm=True, n_step=1, gamma=0.95, lr=1e-4, batch=512, accumulate=4,
+    channels=(32, 64, 64), hidden=512, norm=True, n_step=1, gamma=0.95, lr=1e-4, batch=2048, accumulate=4,
     buffer=50_000, publish_every=0, publish_epochs=5, epsilon_end=0.02, hold=1, try_compile=True,
+)  # fmt: skip
+ORIGINAL = replace(
+    FAITHFUL, workers=2, norm=False, batch=256, accumulate=1, buffer=10_000, publish_epochs=3, epoch=8,
+    try_compile=False,
 )  # fmt: skip
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: learns best per minute"),
-    "faithful": (FAITHFUL, "the study's: 4 collectors, 8×128×128 pixels, batch 512 in 4 parts, batch normalisation"),
-    "original": (
-        replace(FAITHFUL, workers=2, buffer=10_000, batch=256, accumulate=1, epoch=8, publish_epochs=3),
-        "the study's first: 2 collectors, a buffer of 10,000, batch 256",
-    ),
+    "faithful": (FAITHFUL, "the study's: 4 collectors, 8×128×128 pixels, 4 parts of 512 an update, batch norm"),
+    "original": (ORIGINAL, "the study's first: 2 collectors, a buffer of 10,000, batch 256"),
 }
 OPTIONS = Options(eval_every=50_000, eval_episodes=20, checkpoint_every=200_000, keep=1)
 """Unless told otherwise: a greedy episode takes half a second, and a replay of frames is large."""
@@ -219,6 +232,7 @@ class Training:
             "td_error": float(np.mean(told.td_abs)) if told is not None else None,
             "epsilon": self.exploration.epsilon(self.counts.env_steps),
             "buffer_fill": len(self.replay) / self.replay.capacity,
+            "gpu_busy": mario_parts.gpu_busy(),
             **self.feeding.scalars(self.counts.updates),
         }
 
@@ -226,19 +240,20 @@ class Training:
         """Play greedy episodes on held-out seeds, elsewhere if this process has a console in use."""
         place = mario.home(self.config)
         if self.config.workers:
-            return mario.play_episodes(self.agent.act, self.config, episodes, place).summary()
+            return mario.play_episodes(self.agent.act, self.config, episodes, place, choosing=True).summary()
         from hotloop.pipelines.apart import play_apart
 
         return play_apart("dqn-mario", self.config, self.agent.learner.tensors(), episodes, place).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Return everything that a checkpoint needs."""
+        # The collector's first: of what comes into replay meanwhile it then knows, when resumed, that it did not count.
+        meta = {"collector": self.collector.state(), "rng": self.rng.bit_generator.state}
         groups = {
             "learner": self.agent.learner.tensors(),
             "replay": self.replay.state(copy=False),
             "episodes": self.episodes.state(),
         }
-        meta = {"rng": self.rng.bit_generator.state, "collector": self.collector.state()}
         return groups, meta | {"feeding": self.feeding.state()}
 
     def restore(self, saved: Checkpoint) -> None:
@@ -324,7 +339,11 @@ def train(config: Config, options: Options | None = None) -> Result:
     with torch_threads(config.threads), Shell("dqn-mario", config, options or OPTIONS) as shell:
         run = prepare(shell, agent)
         with run.collector:
+            if run.config.workers:
+                with shell.preparing("workers"):
+                    run.collector.get_ready()
             shell.begin(run)
+            run.feeding.begin()
             while shell.going():
                 got = collect(run, shell.timed)
                 learn(run, shell.timed)
@@ -342,7 +361,10 @@ def prepare(shell: Shell, agent: Agent) -> Training:
             f"{shell.checkpoint.meta['config']['workers']}; leave it out"
         )
     with shell.preparing("learner"):
-        config = replace(config, kernel=mario_parts.settle(agent.learner, config))
+        kernel, note = mario_parts.settle(agent.learner, config)
+    config = replace(config, kernel=kernel)
+    if note:
+        shell.say(note)
     with shell.preparing("replay"):
         replay = mario_parts.make_replay(config)
     with shell.preparing("consoles"):

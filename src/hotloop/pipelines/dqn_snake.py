@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hotloop.pipelines import snake
-from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.pipelines.checks import (
+    require,
+    require_device,
+    require_positive,
+    require_seed,
+    require_share,
+    torch_threads,
+)
 from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.options import Options
@@ -106,6 +113,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained."""
+        require_seed(self)
         require_positive(self, "envs", "lr", "batch", "learning_starts", "updates_per_step", "train_every", "threads")
         require_positive(self, "target_every", "n_step", "atoms")
         require_share(self, "gamma", "tau", "epsilon_start", "epsilon_end", "epsilon_decay", "alpha", "beta")
@@ -195,8 +203,8 @@ class Training:
         }
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Play greedy games on held-out seeds."""
-        return snake.play_episodes(self.agent.act, self.config, episodes).summary()
+        """Play greedy games that choose the best checkpoint: of seeds that neither training nor a test has."""
+        return snake.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Return everything that a checkpoint needs."""
@@ -274,8 +282,11 @@ def train(config: Config, options: Options | None = None) -> Result:
 
 def prepare(shell: Shell, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
+    from hotloop.learn import supported_kernels
+
     config: Config = shell.config
-    with learner_compiled_ahead("dqn-snake", config, "hotloop.learn.dqn_fused"):
+    supported = supported_kernels(agent.learner.config, agent.learner.device)
+    with learner_compiled_ahead("dqn-snake", config, "hotloop.learn.dqn_fused", supported):
         with shell.preparing("games"):
             env = snake.make_env(config, config.envs)
             obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))

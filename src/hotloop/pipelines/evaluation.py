@@ -47,7 +47,7 @@ def describe(played: Played, place: dict[str, Any]) -> dict[str, Any]:
     return {
         **place,
         "episodes": len(played.score),
-        "score_mean": score.mean, "score_low": score.low, "score_high": score.high,
+        "score_mean": score.mean, "score_low": _known(score.low), "score_high": _known(score.high),
         "score_percentiles": {f"p{p}": float(np.percentile(played.score, p)) for p in PERCENTILES},
         "score_min": played.score.min().item(), "score_max": played.score.max().item(),
         "score_histogram": {"edges": edges.tolist(), "counts": counts.tolist()},
@@ -73,4 +73,9 @@ def compare(ours: Played, theirs: Played, place: dict[str, Any]) -> dict[str, An
     """
     gain = bootstrap(ours.score - theirs.score)
     verdict = "better" if gain.low > 0 else "worse" if gain.high < 0 else "inconclusive"
-    return {**place, "difference": gain.mean, "low": gain.low, "high": gain.high, "verdict": verdict}
+    return {**place, "difference": gain.mean, "low": _known(gain.low), "high": _known(gain.high), "verdict": verdict}
+
+
+def _known(bound: float) -> float | None:
+    """Return a bound as JSON can hold it: one game does not tell how much games differ."""
+    return bound if math.isfinite(bound) else None

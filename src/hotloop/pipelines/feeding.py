@@ -1,7 +1,7 @@
 """How a learner is fed by collectors, in figures: what came, what was lost, who waited for whom, how old weights are.
 
-All of it is measured: steps are counted where they arrive, in replay, and held against the lengths of the episodes that
-collectors say they played; waiting is timed by the one who waits. Rates and shares are those of the present epoch.
+All of it is measured: steps are counted where they arrive, in replay, and held against what each collector counts as
+stored; waiting is timed by the one who waits. Rates and shares are those of the present epoch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 VERSIONS = 4096
 """Published versions of which is known how many updates they had behind them."""
+KEPT = ("epochs", "lost", "gone", "overwritten", "restarts")
+"""What a checkpoint keeps of a `Feeding`, besides episodes."""
 
 
 class Totals(NamedTuple):
@@ -59,8 +61,14 @@ class Feeding:
         self._recent: deque[tuple[float, float]] = deque(maxlen=RECENT)
         self._published: deque[tuple[int, int]] = deque([(1, 0)], maxlen=VERSIONS)
         self._totals = self._mark = Totals(ns=now_ns())
-        self._arrived = self._told = self._in_epoch = 0
-        self.epochs = self.overwritten = self.restarts = self.lag_versions = 0
+        self._in_epoch = self.lag_versions = 0
+        self.epochs = self.lost = self.gone = self.overwritten = self.restarts = 0
+        """So far: epochs; steps that were stored and never came; that went with workers which ended; that were
+        overwritten before they were ever sampled; and workers that were replaced."""
+
+    def begin(self) -> None:
+        """Start the clock of the first epoch: all who play are ready."""
+        self._totals = self._mark = self._totals._replace(ns=now_ns())
 
     def take(self, got: Collected) -> np.ndarray:
         """Take in what was collected; return returns, lengths and distances of the episodes that ended, [3, E]."""
@@ -72,12 +80,12 @@ class Feeding:
             busy_s=totals.busy_s + spent.busy_s,
             ns=now_ns(),
         )
-        self._arrived += got.steps
+        self.lost += got.lost
+        self.gone += got.gone
         self.overwritten += got.overwritten
         self.restarts += len(got.restarts)
         self.lag_versions = got.lag
         for each in got.episodes:
-            self._told += each.length
             self._recent.append((_figure(each, "distance"), _figure(each, "flag")))
         self._in_epoch += len(got.episodes)
         rows = [(each.returned, each.length, _figure(each, "distance")) for each in got.episodes]
@@ -103,11 +111,6 @@ class Feeding:
         self._mark = self._totals
         return took_s
 
-    @property
-    def lost(self) -> int:
-        """Steps of episodes that ended and never came into replay: what a full queue would drop."""
-        return max(0, self._told - self._arrived)
-
     def weight_lag(self, updates: int) -> int:
         """Return how many updates the weights are old of the one who lags most."""
         wanted = self._published[-1][0] - self.lag_versions
@@ -122,6 +125,7 @@ class Feeding:
             "flag_rate_last100": None if recent[1] is None else float(recent[1]),
             "epochs": float(self.epochs),
             "lost": float(self.lost),
+            "gone": float(self.gone),
             "overwritten": float(self.overwritten),
             "restarts": float(self.restarts),
             "weight_lag": float(self.weight_lag(updates)),
@@ -130,17 +134,15 @@ class Feeding:
 
     def state(self) -> dict[str, Any]:
         """Return what JSON holds, for a checkpoint."""
-        names = ("epochs", "overwritten", "restarts")
-        return {name: getattr(self, name) for name in names} | {
-            "recent": [list(each) for each in self._recent], "in_epoch": self._in_epoch,
-            "arrived": self._arrived, "told": self._told,
-        }  # fmt: skip
+        recent = [list(each) for each in self._recent]
+        return {name: getattr(self, name) for name in KEPT} | {"recent": recent, "in_epoch": self._in_epoch}
 
     def restore(self, state: dict[str, Any], version: int, updates: int) -> None:
         """Go on from a checkpoint, with weights of this version and so many updates."""
         self._recent.extend((distance, flag) for distance, flag in state["recent"])
-        self._in_epoch, self._arrived, self._told = state["in_epoch"], state["arrived"], state["told"]
-        self.epochs, self.overwritten, self.restarts = state["epochs"], state["overwritten"], state["restarts"]
+        self._in_epoch = state["in_epoch"]
+        for name in KEPT:
+            setattr(self, name, state[name])
         self._published.clear()
         self._published.append((version, updates))
 
@@ -164,7 +166,8 @@ def status(numbers: dict[str, float | None], took_s: float) -> str:
     return (
         f"epoch {say('epochs', '.0f')} ({took_s:.1f} s): processed {say('env_steps', ',.0f')} steps, "
         f"batches {say('updates', ',.0f')}, drops {say('lost', '.0f')} "
-        f"(overwritten unseen {say('overwritten', '.0f')}), buffer {say('buffer_fill', '.0%')}, "
+        f"(overwritten unseen {say('overwritten', '.0f')}, gone with ended workers {say('gone', '.0f')}), "
+        f"buffer {say('buffer_fill', '.0%')}, GPU {say('gpu_busy', '.0%')}, "
         f"experience {say('experience_per_s', ',.0f')}/s, consumption {say('consumption_per_s', ',.0f')}/s, "
         f"collectors wait {say('wait_transport', '.1%')} on transport and {say('wait_ratio', '.0%')} for the learner, "
         f"weights {say('weight_lag', '.0f')} updates old, loss {say('loss', '.4f')}, "

@@ -16,6 +16,9 @@ Act = Callable[[np.ndarray], np.ndarray]
 
 HELD_OUT = 0x5EED
 """Enters the seeds of evaluation games and of no training game, so that the two have nothing in common."""
+CHOOSING = 0xBE57
+"""Enters the seeds of evaluations during training. They choose the best checkpoint, which would look better than it is
+on the games that it was chosen by."""
 TRAINING = 0x7EAC
 
 
@@ -61,6 +64,13 @@ def training_seeds(seed: int, num_envs: int, dtype: Any = np.uint64) -> list[int
     return np.random.SeedSequence([seed, TRAINING]).generate_state(num_envs, dtype).tolist()
 
 
-def held_out_seeds(episodes: int, dtype: Any = np.uint64) -> list[int]:
-    """Return the seeds of evaluation games: the same for every run, so that scores can be compared."""
-    return np.random.SeedSequence([HELD_OUT]).generate_state(episodes, dtype).tolist()
+def held_out_seeds(episodes: int, dtype: Any = np.uint64, *, choosing: bool = False) -> list[int]:
+    """Return the seeds of evaluation games: the same for every run, so that scores can be compared.
+
+    Args:
+        episodes: How many.
+        dtype: Of the seeds.
+        choosing: Those of evaluations during training, by which the best checkpoint is chosen.
+    """
+    word = CHOOSING if choosing else HELD_OUT
+    return np.random.SeedSequence([word]).generate_state(episodes, dtype).tolist()

@@ -7,7 +7,6 @@ repeated, both by seed. The game itself has no chance in it, so that a list of b
 from __future__ import annotations
 
 from collections.abc import Generator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -96,9 +95,10 @@ def start_of(game: Any) -> str:
 
 def plays_runner(game: Game) -> bool:
     """Say whether our own game is played."""
-    from hotloop.envs.nes.rom import is_runner
+    from hotloop.envs.nes.rom import find_rom, is_runner
 
-    return game.rom is None or is_runner(Path(game.rom))
+    # Found anew each time: the file of a checkpoint may have been moved since.
+    return is_runner(find_rom(game.rom, unchecked=game.rom_unchecked))
 
 
 def check(game: Any) -> None:
@@ -146,7 +146,7 @@ def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:
     return list(known_levels(game)) if game.level == "random" else [game.level]
 
 
-def play_episodes(act: Act, game: Game, episodes: int, place: str) -> Played:
+def play_episodes(act: Act, game: Game, episodes: int, place: str, *, choosing: bool = False) -> Played:
     """Play held-out episodes of a level greedily, one after the other, as there is one emulator in a process.
 
     Args:
@@ -154,6 +154,7 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str) -> Played:
         game: What is played.
         episodes: E.
         place: The level.
+        choosing: Play the episodes that choose the best checkpoint, not those that test it.
     """
     import torch
 
@@ -161,16 +162,16 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str) -> Played:
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return _play(act, game, episodes, place)
+        return _play(act, game, held_out_seeds(episodes, np.uint32, choosing=choosing), place)
     finally:
         torch.set_num_threads(before)
 
 
-def _play(act: Act, game: Game, episodes: int, place: str) -> Played:
+def _play(act: Act, game: Game, seeds: list[int], place: str) -> Played:
     rows = []
     env = make_env(**options_of(game) | {"level": place, "noops": NOOPS, "sticky": STICKY})
     try:
-        for seed in held_out_seeds(episodes, np.uint32):
+        for seed in seeds:
             frame, _ = env.reset(seed=seed)
             stack, returned, over, info = Stack(frame, game.stack), 0.0, False, {}
             while not over:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import TYPE_CHECKING
 
 from hotloop.pipelines import mario
@@ -12,27 +13,32 @@ if TYPE_CHECKING:
     from hotloop.learn import FrameDQN, FrameDQNConfig
     from hotloop.learn.frame_policy import Exploration
     from hotloop.pipelines.dqn_mario import Config
+    from hotloop.record.memory import MemoryReader
     from hotloop.replay import FrameReplay
 
 NETWORKS = {"small": ((4, 4), (3, 2), (3, 2)), "nature": ((8, 4), (4, 2), (3, 1))}
 """Kernel and stride of the three convolutions."""
 ACTIONS = {"simple": 7, "complex": 12}
 AHEAD = 32
-"""Steps that workers may be ahead of the learner: half of the guard band, so that nothing that a checkpoint takes in is
-overwritten while it is written."""
+"""Steps that workers may be ahead of the learner, at most."""
 FIGURES = ("distance", "flag", "cause")
 """What is told of an episode."""
 
 
-def settle(learner: FrameDQN, config: Config) -> str:
-    """Let the learner use the wanted kernel, or for `auto` the fastest; return its name."""
+def settle(learner: FrameDQN, config: Config) -> tuple[str, str]:
+    """Let the learner use the wanted kernel, or for `auto` the fastest.
+
+    Returns:
+        Its name, and what is to be said of kernels that cannot be used here; mostly nothing.
+    """
     if config.kernel != "auto" or not config.try_compile:
-        return settle_kernel(learner, config.kernel, 1)
+        return settle_kernel(learner, config.kernel, 1), ""
     from hotloop.learn import FRAME_KERNELS, choose_kernel
 
-    chosen = choose_kernel(learner, 1, candidates=FRAME_KERNELS).kernel
-    learner.use(chosen)
-    return chosen
+    choice = choose_kernel(learner, 1, candidates=FRAME_KERNELS)
+    learner.use(choice.kernel)
+    left_out = "; ".join(f"kernel {name} cannot be used here ({why})" for name, why in choice.left_out.items())
+    return choice.kernel, f"hotloop: {left_out}; {choice.kernel} is used" if left_out else ""
 
 
 def make_replay(config: Config) -> FrameReplay:
@@ -70,8 +76,35 @@ def make_collector(config: Config, replay: FrameReplay, learner: FrameDQN, explo
         return InProcess(job, replay, learner.weights())
     from hotloop.collect.workers import WorkerOptions, Workers
 
-    options = WorkerOptions(count=config.workers, ahead=AHEAD, lockstep=config.lockstep)
+    options = WorkerOptions(
+        count=config.workers, ahead=ahead_of(replay), lockstep=config.lockstep, restarts=config.restarts
+    )
     return Workers(job, replay, learner.weights(), options)
+
+
+def ahead_of(replay: FrameReplay) -> int:
+    """Return how many steps workers may be ahead of the learner.
+
+    That is half of the guard band at most: nothing that a checkpoint takes in is overwritten while it is written.
+    """
+    return min(AHEAD, replay.ring.shape.guard // 2)
+
+
+def gpu_busy() -> float | None:
+    """Return for what share of the last moments the GPU was busy; None where none is in use, or it does not tell."""
+    from hotloop.record.memory import cuda_in_use
+
+    if cuda_in_use() is None:
+        return None
+    percent = _memory_reader().read().gpu_busy_percent
+    return percent / 100 if percent >= 0 else None
+
+
+@cache
+def _memory_reader() -> MemoryReader:
+    from hotloop.record.memory import MemoryReader
+
+    return MemoryReader()
 
 
 def learner_config(config: Config) -> FrameDQNConfig:

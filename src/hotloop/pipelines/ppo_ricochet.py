@@ -16,12 +16,14 @@ from hotloop.pipelines import ricochet
 from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
 from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.options import Options
+from hotloop.pipelines.promotion import Solved
 from hotloop.pipelines.timing import Laps
 from hotloop.spans import Phase, span
 
 if TYPE_CHECKING:
     from hotloop.envs.ricochet import RicochetVectorEnv
-    from hotloop.learn import BoardPPOConfig, PPOUpdated
+    from hotloop.learn import BoardPPOConfig
+    from hotloop.learn.board_ppo import BoardUpdated
     from hotloop.learn.checkpoint import Checkpoint, Groups
     from hotloop.pipelines.result import Result
     from hotloop.pipelines.shell import Shell
@@ -47,7 +49,7 @@ class Config:
     curriculum: bool = False
     """Go to the next level when enough boards are solved."""
     promotion: float = 0.85
-    """Share of the last 100 boards that is enough."""
+    """Share of the last 100 boards, in the order in which they began, that is enough."""
     max_steps: int = 20
     """Steps until an episode is truncated."""
     eval_steps: int = 10
@@ -58,6 +60,10 @@ class Config:
     """Boards of each level in our own."""
     core: Literal["sweep", "drc", "lstm"] = "sweep"
     """Sweeps along rows and columns, without memory; convolutional LSTM cells; or NatureCNN and an LSTM (pictures)."""
+    read_planes: bool = False
+    """Of pictures: read planes out of them first and go on with those; else detectors look for what matters."""
+    auxiliary: float = 0.0
+    """Weight of a loss that teaches it to read, by what the environment knows of the boards in training; 0: none."""
     channels: int = 16
     layers: int = 2
     """Of sweeps, or of cells."""
@@ -92,7 +98,9 @@ class Config:
         require_positive(self, "hidden", "rollout", "boards", "epochs", "lr", "threads", "robots")
         require_share(self, "gamma", "gae_lambda", "promotion")
         require(self.envs % self.boards == 0, self, "boards", f"a number that divides --envs {self.envs}")
-        require(0 <= self.level < ricochet.LEVELS, self, "level", "0, 1, 2 or 3")
+        ricochet.check(self)
+        require(self.auxiliary >= 0, self, "auxiliary", "0 or more")
+        require(self.read_planes or not self.auxiliary, self, "auxiliary", "0, or --read-planes with it")
         require(self.rollout * self.boards > 1, self, "boards", "more: a minibatch needs at least 2 steps")
 
     @property
@@ -102,13 +110,15 @@ class Config:
 
 
 DRC = Config(core="drc", channels=16, epochs=2, lr=1e-3)
+FAITHFUL = Config(core="drc", observation="rgb", channels=32, epochs=4, lr=3e-4, envs=8, boards=8, rollout=32)
 LSTM = Config(core="lstm", observation="rgb", hidden=256, epochs=4, lr=3e-4)
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: planes, and sweeps along rows and columns"),
-    "rgb": (Config(observation="rgb"), "the same from pictures of 128×128"),
+    "rgb": (Config(observation="rgb", read_planes=True, auxiliary=1.0), "the same from pictures that it reads first"),
     "levels": (Config(layers=4, curriculum=True), "as fast, with four layers, through all levels"),
     "convlstm": (DRC, "convolutional LSTM cells on planes"),
-    "faithful": (replace(DRC, observation="rgb"), "the study's: convolutional LSTM cells on pictures"),
+    "rgb-convlstm": (replace(DRC, observation="rgb"), "the same cells on pictures of 128×128"),
+    "faithful": (FAITHFUL, "the study's numbers: those cells on pictures, 8 boards, 32 channels, 4 epochs"),
     "lstm": (LSTM, "NatureCNN and an LSTM on pictures, as sb3-contrib's RecurrentPPO has them"),
 }
 OPTIONS = Options(eval_every=50_000, eval_episodes=500, checkpoint_every=200_000)
@@ -122,7 +132,10 @@ class Agent:
 
         self.config = config
         self.learner = BoardPPO(_learner_config(config), seed=config.seed, device=config.device)
-        self.observation_shape = self.learner.config.shape.observation
+        shape = self.learner.config.shape
+        self.observation_shape = shape.observation
+        self.taught: tuple[int, ...] = shape.planes.observation if config.auxiliary else ()
+        """Shape of the planes that it is taught to read; () if it is not."""
 
     def nothing(self, boards: int) -> np.ndarray:
         """What is remembered before anything was seen."""
@@ -151,15 +164,19 @@ class Steps(NamedTuple):
     value: np.ndarray
     next_value: np.ndarray
     """Of the true next observation: of an episode's last where one ended."""
+    planes: np.ndarray | None = None
+    """What the observations show, where it is taught to read."""
 
     @classmethod
-    def empty(cls, rollout: int, obs: np.ndarray) -> Steps:
-        """Make room for T steps of observations such as these [N, ...]."""
+    def empty(cls, rollout: int, obs: np.ndarray, taught: tuple[int, ...] = ()) -> Steps:
+        """Make room for T steps of observations such as these [N, ...], and for the planes that they show."""
         shape = (rollout, len(obs))
+        planes = np.empty((*shape, *taught), np.uint8) if taught else None
         real = [np.empty(shape, np.float32) for _ in range(4)]
         flags = [np.empty(shape, np.bool_) for _ in range(3)]
         seen = np.empty((rollout, *obs.shape), obs.dtype)
-        return cls(seen, flags[0], np.empty(shape, np.int64), real[0], real[1], flags[1], flags[2], real[2], real[3])
+        action = np.empty(shape, np.int64)
+        return cls(seen, flags[0], action, real[0], real[1], flags[1], flags[2], real[2], real[3], planes)
 
 
 @dataclass(slots=True)
@@ -181,14 +198,15 @@ class Training:
     counts: Counts
     episodes: Episodes
     level: int
-    updated: PPOUpdated | None = None
+    solved: Solved
+    """Of the boards of this level."""
+    updated: BoardUpdated | None = None
     """What the last iteration's updates told."""
 
     def scalars(self) -> dict[str, float | None]:
         """Return the level, and what updates told."""
-        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-        told = {name: None if self.updated is None else float(getattr(self.updated, name)) for name in names}
-        return {"level": float(self.level)} | told
+        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "reading_loss")
+        return {"level": float(self.level)} | {name: getattr(self.updated, name, None) for name in names}
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
         """Play held-out boards of the present level greedily.
@@ -209,6 +227,7 @@ class Training:
             "learner": self.agent.learner.tensors(),
             "env": self.env.get_state() | {"obs": self.obs, "fresh": self.fresh, "memory": self.memory},
             "episodes": self.episodes.state(),
+            "solved": self.solved.state(),
         }
         return groups, {"rng": self.rng.bit_generator.state, "level": self.level}
 
@@ -220,6 +239,7 @@ class Training:
         self.env.set_state(groups["env"])
         self.agent.learner.load(groups["learner"])
         self.episodes.restore(groups["episodes"])
+        self.solved.restore(groups["solved"])
         self.rng.bit_generator.state = saved.meta["rng"]
         self.counts = Counts(**saved.meta["counts"])
 
@@ -232,13 +252,17 @@ class Training:
         self.env = ricochet.make_env(self.config, self.config.envs, level)
         self.obs, _ = self.env.reset(seed=self.config.seed + level)
         self.fresh[:] = True
-        self.episodes = Episodes(self.config.envs)
+        self.episodes.drop_unfinished()
+        self.solved = Solved(self.config.envs, self.config.max_steps)
 
 
 def collect(run: Training, timed: Laps) -> np.ndarray:
     """Play T steps on every board; return what was remembered before the first."""
     steps, learner, before = run.steps, run.agent.learner, run.memory
     for t in range(run.config.rollout):
+        if steps.planes is not None:
+            with timed("rollout.store"):
+                steps.planes[t] = run.env.puzzles().planes()
         with timed("act"), POLICY:
             acted, memory = learner.act(run.obs, run.memory, run.fresh, run.rng)
         with timed("env.step"):
@@ -252,6 +276,7 @@ def collect(run: Training, timed: Laps) -> np.ndarray:
                 steps.next_value[t, truncated] = _last_values(learner, info["final_obs"], memory, truncated)
         with timed("count", Phase.LOG):
             ended = run.episodes.step(reward, terminated | truncated, terminated.astype(np.float64))
+            run.solved.step(terminated | truncated, terminated)
             run.counts.add(env_steps=len(reward), episodes=ended)
         run.obs, run.fresh, run.memory = obs, terminated | truncated, memory
     with timed("act"), POLICY:
@@ -279,7 +304,8 @@ def learn(run: Training, before: np.ndarray, timed: Laps) -> None:
             config.gae_lambda,
         )  # fmt: skip
         returns = advantage + steps.value
-    rollout = Sequences(steps.obs, steps.fresh, before, steps.action, steps.log_prob, advantage, returns)
+    seen = (steps.obs, steps.fresh, before, steps.action, steps.log_prob)
+    rollout = Sequences(*seen, advantage, returns, steps.planes)
     with timed("learn.update", Phase.OPTIMISE):
         run.updated = run.agent.learner.update(rollout, run.rng)
     run.counts.add(updates=config.updates_per_iteration)
@@ -287,9 +313,8 @@ def learn(run: Training, before: np.ndarray, timed: Laps) -> None:
 
 def promote(run: Training, shell: Shell) -> None:
     """Go to the next level, if enough of the last 100 boards were solved."""
-    solved = run.episodes.means()["score_last100"]
-    enough = run.episodes.ended >= 100 and solved is not None and solved >= run.config.promotion
-    last = ricochet.places(run.config, None, False)[-1]
+    solved, last = run.solved.share(), ricochet.known_levels(run.config.robots)[-1]
+    enough = solved is not None and solved >= run.config.promotion
     if run.config.curriculum and enough and run.level < last:
         run.go_to(run.level + 1)
         shell.say(f"ppo-ricochet: {solved:.0%} of the last 100 boards solved: on to level {run.level}")
@@ -305,17 +330,20 @@ def train(config: Config, options: Options | None = None) -> Result:
     from hotloop.pipelines.shell import Shell
 
     require_device(config.device)
-    config = replace(config, precision=settled(config.precision, config.device))
+    config, options = replace(config, precision=settled(config.precision, config.device)), options or OPTIONS
     agent = Agent(config)
-    with torch_threads(config.threads), Shell("ppo-ricochet", config, options or OPTIONS) as shell:
-        run = prepare(shell, agent)
-        shell.begin(run)
-        while shell.going():
-            before = collect(run, shell.timed)
-            learn(run, before, shell.timed)
-            promote(run, shell)
-            shell.after_step()
-        return shell.finish()
+    with torch_threads(config.threads), Shell("ppo-ricochet", config, options) as shell:
+        run = prepare(shell, agent, evaluates=options.eval_episodes > 0)
+        try:
+            shell.begin(run)
+            while shell.going():
+                before = collect(run, shell.timed)
+                learn(run, before, shell.timed)
+                promote(run, shell)
+                shell.after_step()
+            return shell.finish()
+        finally:
+            run.env.close()
 
 
 def settled(precision: str, device: str) -> Any:
@@ -327,20 +355,21 @@ def settled(precision: str, device: str) -> Any:
     return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported() else "float32"
 
 
-def prepare(shell: Shell, agent: Agent) -> Training:
+def prepare(shell: Shell, agent: Agent, evaluates: bool = True) -> Training:
     """Build everything."""
     config: Config = replace(shell.config, kernel="torch")
     with shell.preparing("bank"):
-        ricochet.bank_of(config)
+        ricochet.check_bank(config, evaluates)
     with shell.preparing("boards"):
         env = ricochet.make_env(config, config.envs, config.level)
         obs, _ = env.reset(seed=config.seed)
     with shell.preparing("learner"):
         fresh = np.ones(config.envs, np.bool_)
         agent.learner.warm(obs)
-    steps, rng = Steps.empty(config.rollout, obs), np.random.default_rng([config.seed])
+    steps, rng = Steps.empty(config.rollout, obs, agent.taught), np.random.default_rng([config.seed])
     memory, episodes = agent.nothing(config.envs), Episodes(config.envs)
-    run = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level)
+    solved = Solved(config.envs, config.max_steps)
+    run = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level, solved)
     if shell.checkpoint is not None:
         run.restore(shell.checkpoint)
     return run
@@ -354,8 +383,8 @@ def _learner_config(config: Config) -> BoardPPOConfig:
     game = RicochetConfig(size=config.size, robots=config.robots, observation=config.observation)
     seen = observation_space(game).shape
     assert seen is not None
-    core = {name: getattr(config, name) for name in ("core", "channels", "layers", "repeats", "hidden")}
+    core = {name: getattr(config, name) for name in ("core", "channels", "layers", "repeats", "hidden", "read_planes")}
     shape = BoardShape(observation=tuple(seen), actions=game.actions, side=config.size, **core)
-    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm")
+    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm", "auxiliary")
     numbers = {name: getattr(config, name) for name in names}
     return BoardPPOConfig(shape=shape, precision=settled(config.precision, config.device), **numbers)

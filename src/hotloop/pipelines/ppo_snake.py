@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from hotloop.pipelines import snake
-from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.pipelines.checks import (
+    require,
+    require_device,
+    require_positive,
+    require_seed,
+    require_share,
+    torch_threads,
+)
 from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.options import Options
@@ -82,6 +89,7 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained."""
+        require_seed(self)
         require_positive(self, "envs", "rollout", "epochs", "minibatch", "policy_lr", "value_lr", "clip", "threads")
         require_positive(self, "reward_scale")
         require_share(self, "gamma", "gae_lambda")
@@ -174,8 +182,8 @@ class Training:
         return {name: None if self.updated is None else float(getattr(self.updated, name)) for name in names}
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Play greedy games on held-out seeds."""
-        return snake.play_episodes(self.agent.act, self.config, episodes).summary()
+        """Play greedy games that choose the best checkpoint: of seeds that neither training nor a test has."""
+        return snake.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Return everything that a checkpoint needs."""
@@ -267,8 +275,11 @@ def train(config: Config, options: Options | None = None) -> Result:
 
 def prepare(shell: Shell, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
+    from hotloop.learn import supported_ppo_kernels
+
     config: Config = shell.config
-    with learner_compiled_ahead("ppo-snake", config, "hotloop.learn.ppo_fused"), shell.preparing("games"):
+    supported = supported_ppo_kernels(agent.learner.config, agent.learner.device)
+    with learner_compiled_ahead("ppo-snake", config, "hotloop.learn.ppo_fused", supported), shell.preparing("games"):
         env = snake.make_env(config, config.envs)
         obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))
     with shell.preparing("learner"):

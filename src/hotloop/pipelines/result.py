@@ -45,6 +45,7 @@ class Result:
     """steps, episodes, seconds, SIGINT or SIGTERM."""
     exit_code: int
     peak_rss_bytes: int
+    """Of this process; worker processes are not in it."""
     run_dir: str
     checkpoint: str
 

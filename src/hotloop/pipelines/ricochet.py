@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.pipelines.checks import require
 from hotloop.pipelines.games import Played, Position
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ PLACE, LIMIT, REMEMBERS = "level", "eval_steps", True
 FPS = 2.0
 """Moves a second, where nobody says how many: each is worth a look."""
 LEVELS = 4
+SMALLEST = 7
+"""Side of the boards of our own banks. Smaller ones all have the same walls, so that none can be held out."""
 
 
 class Game(Protocol):
@@ -56,35 +59,91 @@ class Player(Protocol):
         ...
 
 
+def check(game: Game) -> None:
+    """Refuse a level, or a size without a bank, of which there are no boards."""
+    known = known_levels(game.robots)
+    named = f"one of {', '.join(map(str, known))}, the levels of boards with --robots {game.robots}"
+    require(game.level in known, game, "level", named)
+    least = f"at least {SMALLEST}, or a --bank too: smaller boards all have the same walls, so none can be held out"
+    require(game.size >= SMALLEST or bool(game.bank), game, "size", least)
+
+
 def bank_of(game: Game) -> Path:
     """Return the bank of a configuration, made now if it is the default one and was never made."""
     if game.bank:
         return Path(game.bank)
-    from hotloop.envs.ricochet.bank import VERSION, Plan, make
+    from hotloop.envs.ricochet.bank import VERSION
 
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hotloop"
-    path = cache / f"ricochet-v{VERSION}-{game.size}-{game.robots}-{game.bank_boards}"
-    if not path.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        levels = tuple(range(LEVELS if game.robots > 1 else LEVELS - 1))
-        try:
-            make(path, Plan(per_level=game.bank_boards, size=game.size, robots=game.robots, levels=levels))
-        except OSError:
-            if not path.exists():
-                raise
-            # Another training made it meanwhile: the same boards, for they follow from the plan.
+    path = _cache() / f"ricochet-v{VERSION}-{game.size}-{game.robots}-{game.bank_boards}"
+    try:
+        if not path.exists():
+            _make_bank(path, game)
+    except OSError as error:
+        raise HotloopError(
+            f"cannot make the puzzle bank {path} ({error.strerror or error}): make room there, set XDG_CACHE_HOME to "
+            "a directory that can be written, or give --bank"
+        ) from error
     return path
 
 
-def make_env(game: Game, num_envs: int, level: int, held_out: bool = False) -> RicochetVectorEnv:
-    """Make boards of a level, out of the bank."""
+def _cache() -> Path:
+    # As the XDG specification has it: what is empty or relative counts as not given.
+    given = os.environ.get("XDG_CACHE_HOME", "")
+    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "hotloop"
+
+
+def _make_bank(path: Path, game: Game) -> None:
+    from hotloop.envs.ricochet.bank import Plan, make
+
+    plan = Plan(per_level=game.bank_boards, size=game.size, robots=game.robots, levels=tuple(known_levels(game.robots)))
+    try:
+        make(path, plan)
+    except (OSError, HotloopError):
+        if not path.exists():
+            raise
+        # Another training made it meanwhile: the same boards, for they follow from the plan.
+
+
+def check_bank(game: Any, evaluates: bool) -> None:
+    """Refuse a bank that lacks boards for which training or its evaluations will ask, before any is played.
+
+    Args:
+        game: The configuration of a training.
+        evaluates: Whether there are evaluations.
+    """
+    from hotloop.envs.ricochet.bank import load
+
+    path, every = bank_of(game), known_levels(game.robots)
+    bank, trained = load(path), every[game.level :] if game.curriculum else [game.level]
+    evaluated = every if game.curriculum else trained
+    try:
+        for level in trained:
+            bank.take(level, held_out=False)
+        for level in evaluated if evaluates else []:
+            bank.take(level, held_out=True)
+    except HotloopError as error:
+        needed = "which are needed follows from --level, --curriculum and --eval-episodes"
+        raise HotloopError(f"{error} ({path}; {needed})") from error
+
+
+def make_env(game: Game, num_envs: int, level: int) -> RicochetVectorEnv:
+    """Make boards of a level to learn on, out of the bank."""
     from hotloop.envs.ricochet import RicochetVectorEnv
 
-    steps = game.eval_steps if held_out else game.max_steps
     return RicochetVectorEnv(
-        num_envs, size=game.size, robots=game.robots, observation=game.observation, level=level, max_steps=steps,
-        bank=bank_of(game), held_out=held_out, threads=game.threads if game.observation == "rgb" else 1,
+        num_envs, size=game.size, robots=game.robots, observation=game.observation, level=level,
+        max_steps=game.max_steps, bank=bank_of(game), threads=drawing_threads(game),
     )  # fmt: skip
+
+
+def drawing_threads(game: Game) -> int:
+    """Return over how many threads boards are spread: only drawing takes long enough for more than one."""
+    return game.threads if game.observation == "rgb" else 1
+
+
+def known_levels(robots: int) -> list[int]:
+    """Return the levels of boards with so many robots: the last moves two at least."""
+    return list(range(LEVELS if robots > 1 else LEVELS - 1))
 
 
 def home(game: Game) -> int:
@@ -95,8 +154,17 @@ def home(game: Game) -> int:
 def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
     """Return the levels to play on."""
     if official or boards:
-        raise HotloopError("--board and --official are for other games: leave them out")
-    return list(range(LEVELS if game.robots > 1 else LEVELS - 1))
+        raise HotloopError("--board and --official are for other games: leave them out, or choose by --level")
+    return known_levels(game.robots)
+
+
+def levels(game: Game, names: list[str]) -> list[int]:
+    """Return these levels, all of which the boards must have."""
+    known = [str(level) for level in known_levels(game.robots)]
+    for name in names:
+        if name not in known:
+            raise HotloopError(f"--level {name}: with robots {game.robots} there are levels {', '.join(known)}")
+    return [int(name) for name in names]
 
 
 def play_episodes(agent: Any, game: Game, episodes: int, level: int) -> Played:
@@ -108,11 +176,16 @@ def play_episodes(agent: Any, game: Game, episodes: int, level: int) -> Played:
         episodes: E; the first boards of the level that are held out, in the order of the bank.
         level: Of the boards.
     """
+    from hotloop.envs.ricochet import RicochetVectorEnv
     from hotloop.envs.ricochet.bank import load
 
     puzzles = load(bank_of(game)).take(level=level, held_out=True)
     episodes = min(episodes, len(puzzles))
-    env = make_env(game, episodes, level, held_out=True)
+    # What is played on a board whose episode is over does not count: there any new board will do.
+    env = RicochetVectorEnv(
+        episodes, size=game.size, robots=game.robots, observation=game.observation, max_steps=game.eval_steps,
+        threads=drawing_threads(game),
+    )  # fmt: skip
     obs, info = env.reset(seed=0, options={"puzzles": puzzles.take(np.arange(episodes))})
     optimal, memory = info["optimal"].copy(), agent.nothing(episodes)
     returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)

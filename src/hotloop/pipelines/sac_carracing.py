@@ -6,6 +6,7 @@ vector step is an explicit ratio: `updates_per_step`. A decision is held for `ac
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,14 @@ import numpy as np
 
 from hotloop.errors import HotloopError
 from hotloop.pipelines import carracing
-from hotloop.pipelines.checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.pipelines.checks import (
+    require,
+    require_device,
+    require_positive,
+    require_seed,
+    require_share,
+    torch_threads,
+)
 from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.games import training_seeds
 from hotloop.pipelines.options import Options
@@ -107,12 +115,18 @@ class Config:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be trained."""
+        require_seed(self)
         require_positive(self, "envs", "stack", "action_repeat", "max_frames", "n_step", "reward_scale", "lr", "alpha")
         require_positive(self, "batch", "learning_starts", "updates_per_step", "threads", "tau")
         require_share(self, "gamma", "tau")
         require(self.size in (64, 84, 96), self, "size", "64, 84 or 96")
         require(self.supersample in (1, 2, 4), self, "supersample", "1, 2 or 4")
-        require(min(self.patience, self.shift, self.workers, self.latent) >= 0, self, "patience", "0 or more")
+        for name in ("workers", "patience", "shift", "latent"):
+            require(getattr(self, name) >= 0, self, name, "0 or more")
+        lower = self.precision != "float32"
+        asked = {"--batched": self.batched, "--compiled": self.compiled, f"--precision {self.precision}": lower}
+        lean = ", ".join(flag for flag, is_on in asked.items() if is_on)
+        require(self.kernel != "torch" or not lean, self, "kernel", f"lean or auto with {lean}: torch does not know it")
         require(len(self.channels) == 3 and min(self.channels) > 0, self, "channels", "three numbers, such as 32 64 64")
         require(bool(self.hidden) and min(self.hidden) > 0, self, "hidden", "units of each layer, such as 256 256")
         least = self.first_update + self.envs * (self.n_step + self.stack + 2)
@@ -181,6 +195,8 @@ class Training:
     report: UpdateReport | None
     updated: SACUpdated | None = None
     """What the last round of updates told."""
+    driven: np.ndarray | int = 0
+    """[N]: frames of each car's episode so far."""
 
     def scalars(self) -> dict[str, float | None]:
         """Return losses, temperature, entropy and value."""
@@ -189,8 +205,8 @@ class Training:
         return {name: float(np.mean(getattr(told, name))) if told is not None else None for name in names}
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Drive greedily on held-out tracks."""
-        return carracing.play_episodes(self.agent.act, self.config, episodes).summary()
+        """Drive greedily on tracks that choose the best checkpoint: neither training nor a test has them."""
+        return carracing.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
         """Return everything that a checkpoint needs."""
@@ -214,6 +230,7 @@ class Training:
         seeds = training_seeds(self.config.seed + self.counts.env_steps, self.config.envs, np.uint32)
         self.frames, _ = self.env.reset(seed=seeds)
         self.stacks = carracing.Stacks(self.frames, self.config.stack)
+        self.driven = 0
 
 
 def collect(run: Training, timed: Laps) -> None:
@@ -231,7 +248,8 @@ def collect(run: Training, timed: Laps) -> None:
         run.stacks.push(frames, over)
     with timed("count", Phase.LOG):
         ended = run.episodes.step(reward, over)
-        run.counts.add(env_steps=len(action), episodes=ended, frames=len(action) * config.action_repeat)
+        driven, run.driven = carracing.frames_driven(info, run.driven)
+        run.counts.add(env_steps=len(action), episodes=ended, frames=driven)
     run.frames = frames
 
 
@@ -240,12 +258,13 @@ def learn(run: Training, timed: Laps) -> None:
     config = run.config
     if run.counts.env_steps < config.first_update:
         return
-    told = []
+    told, report = [], run.report
     for _ in range(config.updates_per_step):
-        with timed("replay.sample"):
-            batch = run.replay.sample(config.batch, run.rng)
-        with timed("learn.update", Phase.OPTIMISE):
-            told.append(run.agent.learner.update(batch, *([run.report] if run.report is not None else [])))
+        with nullcontext() if report is None else report.whole():
+            with timed("replay.sample"), nullcontext() if report is None else report("sample"):
+                batch = run.replay.sample(config.batch, run.rng)
+            with timed("learn.update", Phase.OPTIMISE):
+                told.append(run.agent.learner.update(batch, *([] if report is None else [report])))
     run.updated = type(told[0])(*(np.concatenate(each) for each in zip(*told, strict=True)))
     run.counts.add(updates=config.updates_per_step)
 
@@ -278,7 +297,7 @@ def prepare(shell: Shell, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
     config: Config = shell.config
     with shell.preparing("cars"):
-        env = carracing.make_env(config, config.envs, config.workers, config.patience)
+        env = carracing.make_env(config, config.envs, config.workers, config.patience, recorded=True)
         frames, _ = env.reset(seed=training_seeds(config.seed, config.envs, np.uint32))
         stacks = carracing.Stacks(frames, config.stack)
     with shell.preparing("replay"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib
 from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,16 @@ class Scalars:
             self._board.close()
         if self._wandb is not None:
             self._wandb.finish()
+
+
+def check_tensorboard() -> None:
+    """Look whether tensorboard can be written for.
+
+    Raises:
+        HotloopError: It is not installed.
+    """
+    if find_spec("tensorboard") is None:
+        raise HotloopError('tensorboard is not installed: `pip install "hotloop[train]"`, or give --no-tensorboard')
 
 
 def check_wandb() -> Any:

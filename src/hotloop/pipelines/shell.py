@@ -22,7 +22,8 @@ from hotloop.pipelines.counting import Counts, Episodes
 from hotloop.pipelines.options import Options
 from hotloop.pipelines.progress import Bar, line
 from hotloop.pipelines.result import Result, peak_rss_bytes
-from hotloop.pipelines.scalars import CSV, Scalars, check_wandb
+from hotloop.pipelines.scalars import CSV, Scalars, check_tensorboard, check_wandb
+from hotloop.pipelines.shipped import ALONE
 from hotloop.pipelines.stopping import Stop
 from hotloop.pipelines.timing import Laps, shares
 from hotloop.spans import Phase
@@ -68,14 +69,18 @@ class Shell:
         self._open = ExitStack()
         self._evaluation: dict[str, float | None] = {}
         self._best: float | None = None
-        self._saved: Path | None = None
+        self._saved: tuple[Path, float | None] | None = None
         self._has_begun = False
+        self._made_dir = False
+        self._error: BaseException | None = None
 
     def __enter__(self) -> Shell:
         self._started_ns = now_ns()
         if self._options.wandb:
             check_wandb()
-        _make_empty(self.run_dir)
+        if self._options.tensorboard:
+            check_tensorboard()
+        self._made_dir = _make_empty(self.run_dir)
         if self._options.profile:
             from hotloop.record.options import RecordOptions
             from hotloop.record.session import record
@@ -84,16 +89,22 @@ class Shell:
             looks = RecordOptions(functions=given.functions, ops=given.ops, warmup=given.warmup)
             settings = asdict(self.config) | {"pipeline": self.pipeline}
             session = self._open.enter_context(record(self.run_dir, options=looks, config=settings))
-            self._open.callback(lambda: session.stop(self._stop.exit_code))
+            self._open.callback(lambda: session.stop(_code_of(self._error) or self._stop.exit_code))
         self._open.callback(self._bar.end_line)
         self._open.enter_context(self._stop)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._open.close()
+        self._error = error
+        try:
+            if isinstance(error, HotloopError) and self._has_begun:
+                # Such as of collectors that cannot go on: what was learnt until then is worth keeping.
+                self.say(f"hotloop: saved {self._save()} before it ended: go on with --resume {self.run_dir}")
+        finally:
+            self._open.close()
         if isinstance(error, HotloopError) and not self._has_begun:
             # A mistake in the call: nothing was trained, and nothing is left that looks like a run.
-            shutil.rmtree(self.run_dir, ignore_errors=True)
+            _clear(self.run_dir, itself=self._made_dir)
 
     def say(self, text: str) -> None:
         """Tell the user something."""
@@ -245,14 +256,14 @@ class Shell:
     def _save(self) -> Path:
         counts = self._trainee.counts
         path = checkpoint.step_path(self.run_dir, counts.env_steps)
-        if path == self._saved:
+        if (path, self._best) == self._saved:
             return path  # nothing has happened since
         with self.timed("checkpoint", Phase.CHECKPOINT):
             groups, meta = self._trainee.state()
             meta |= {"pipeline": self.pipeline, "config": asdict(self.config), "best": self._best}
             checkpoint.write(path, groups, meta | {"counts": counts.as_dict()})
             checkpoint.keep_last(self.run_dir, self._options.keep)
-        self._saved = path
+        self._saved = (path, self._best)
         return path
 
     def _result(self, stopped_by: str, trained_s: float, path: Path) -> Result:
@@ -289,6 +300,8 @@ def _to_resume(pipeline: str, path: Path) -> checkpoint.Checkpoint:
     theirs = found.meta.get("pipeline")
     if theirs != pipeline:
         raise HotloopError(f"{path} is of pipeline {theirs}, not {pipeline}: `hotloop train {theirs} --resume {path}`")
+    if found.meta.get(ALONE):
+        raise HotloopError(f"{path} holds an agent alone, without replay and optimiser: resume the run it is from")
     return found
 
 
@@ -298,13 +311,37 @@ def _default_path(pipeline: str) -> Path:
     return default_path([pipeline])
 
 
-def _make_empty(path: Path) -> None:
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+def _make_empty(path: Path) -> bool:
+    """Make a run directory; return whether it was not there before."""
+    there = path.exists()
+    if there and (not path.is_dir() or any(path.iterdir())):
         raise HotloopError(f"{path} is not an empty directory: choose another with --out, or remove it")
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise HotloopError(f"cannot make {path} ({error.strerror or error}): choose another with --out") from error
+    return not there
+
+
+def _code_of(error: BaseException | None) -> int:
+    """Return the exit code of a training that an error ends; 0 for none."""
+    from hotloop.record.session import exit_code_of
+
+    # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
+    interrupted = isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
+    return exit_code_of(KeyboardInterrupt() if interrupted else error)
+
+
+def _clear(path: Path, itself: bool) -> None:
+    """Remove what was written into a run directory, and the directory itself if it was made for the run."""
+    if itself:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    for each in path.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink(missing_ok=True)
 
 
 def _with_limit(options: Options) -> Options:

@@ -84,13 +84,17 @@ def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
     """
     if official:
         raise HotloopError("--official: Snake has no official environment; leave it out")
+    from hotloop.envs.snake.config import LARGEST, SMALLEST
+
     for board in boards or []:
+        if not SMALLEST <= board <= LARGEST:
+            raise HotloopError(f"--board {board}: give a size from {SMALLEST} to {LARGEST}")
         if game.features == "grid" and board != game.board:
             raise HotloopError(f"--board {board}: an agent that sees the grid plays only its own board of {game.board}")
     return boards or [game.board]
 
 
-def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None) -> Played:
+def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None, *, choosing: bool = False) -> Played:
     """Play games side by side on held-out seeds, each to the end of its first episode.
 
     Args:
@@ -98,14 +102,15 @@ def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None)
         game: What is played.
         episodes: E.
         board: Another size of board than the configuration's.
+        choosing: Play the games that choose the best checkpoint, not those that test it.
     """
     from hotloop.envs.snake import SnakeVectorEnv
 
-    env = SnakeVectorEnv(episodes, **_options(game, board or game.board))
+    env = SnakeVectorEnv(episodes, **_options(game, game.board if board is None else board))
     returned, length, score = np.zeros(episodes), np.zeros(episodes, np.int64), np.zeros(episodes, np.int64)
     cause = np.full(episodes, None, object)
     going = np.ones(episodes, np.bool_)
-    obs, _ = env.reset(seed=held_out_seeds(episodes))
+    obs, _ = env.reset(seed=held_out_seeds(episodes, choosing=choosing))
     while going.any():
         obs, reward, terminated, truncated, info = env.step(act(obs))
         returned += np.where(going, reward, 0)

@@ -1,14 +1,16 @@
 """What an update of SAC spends its time on, printed for every tenth: phases, layers, and the FLOP/s that each implies.
 
-Times are taken around finished work (on a GPU the device is waited for), a part lies in its phase and is not counted
-twice, and what no part accounts for is shown as the rest. A number of FLOP/s above what this machine can do, measured
-by a matrix product, would show that a time is wrong: it is marked.
+Times are taken around finished work: a CPU has done what it was told when the call returns, a GPU is waited for. The
+whole is timed by itself, from before a batch is sampled until it is learnt from. A part lies in its phase and is not
+counted twice; what no part accounts for is shown as the rest of a phase, and what no phase accounts for as the time
+between. A number of FLOP/s above what this machine can do, measured by a matrix product, would show that a time is
+wrong: it is marked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import pairwise
 
 import torch
@@ -19,6 +21,9 @@ from hotloop.learn.sac_networks import TWINS, SACShape, conv_sides
 from hotloop.learn.sac_state import PHASES
 
 EVERY = 10
+SAMPLE, BETWEEN = "sample", "between"
+SHOWN = (SAMPLE, *PHASES)
+"""The phases of the table, in their order."""
 PEAK_SIDE, PEAK_TRIES = 1024, 5
 SURELY = 1.2
 """More than this times the measured peak cannot be."""
@@ -27,16 +32,35 @@ Key = tuple[str, str]
 
 
 class UpdateReport:
-    """Times the phases of updates and prints those of every tenth; handed to `SAC.update` as its `timed`."""
+    """Times updates and prints every tenth: `with report.whole():` stands around sampling and update.
+
+    In it, `with report("sample"):` stands around the sampling, and `SAC.update` gets the report as its `timed`.
+
+    Attributes:
+        whole_ns: Time of the last update, its sampling included.
+        ns: Time of each of its phases and parts.
+    """
 
     def __init__(self, learner: SAC, say: Callable[[str], None]) -> None:
+        self.whole_ns = 0
+        self.ns: dict[Key, int] = {}
         self._say = say
         self._device = torch.device(learner.device)
         self._flops = flops_of(learner)
         self._peak = peak_flops_per_s(self._device)
         self._updates = 0
         self._phase = ""
-        self._ns: dict[Key, int] = {}
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Time one update from before its batch is sampled to its end, and print it if it is a tenth."""
+        self.ns = {}
+        begin = self._now()
+        yield
+        self.whole_ns = self._now() - begin
+        self._updates += 1
+        if self._updates % EVERY == 0:
+            self._say(table(self._updates, self.whole_ns, self.ns, self._flops, self._peak))
 
     def __call__(self, name: str, /) -> AbstractContextManager[object]:
         """Time a phase, or within one a part of it; it is a span of the recording, too."""
@@ -44,47 +68,47 @@ class UpdateReport:
 
     @contextmanager
     def _timed(self, name: str) -> Iterator[None]:
-        is_phase = name in PHASES
+        is_phase = name in SHOWN
         if is_phase:
             self._phase = name
         key = (self._phase, "" if is_phase else name)
         begin = self._now()
-        with as_span(name):
+        # Sampling is a span of the training loop already.
+        with nullcontext() if name == SAMPLE else as_span(name):
             yield
-        self._ns[key] = self._ns.get(key, 0) + self._now() - begin
-        if name == PHASES[-1]:
-            self._ended()
+        self.ns[key] = self.ns.get(key, 0) + self._now() - begin
 
     def _now(self) -> int:
+        """Return the time when all work so far is done; only a GPU works on after a call has returned."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
+        elif self._device.type == "mps":
+            torch.mps.synchronize()
         return now_ns()
 
-    def _ended(self) -> None:
-        self._updates += 1
-        if self._updates % EVERY == 0:
-            self._say(table(self._updates, self._ns, self._flops, self._peak))
-        self._ns = {}
 
-
-def table(update: int, ns: dict[Key, int], flops: dict[Key, float], peak: float) -> str:
+def table(update: int, whole: int, ns: dict[Key, int], flops: dict[Key, float], peak: float) -> str:
     """Write the phases of one update as text.
 
     Args:
         update: Its number.
+        whole: Its time, in ns, that of its sampling included.
         ns: Time of each phase and part.
         flops: Work of each that is known.
         peak: What this machine can do, in FLOP/s.
     """
-    whole = sum(time for (_, part), time in ns.items() if not part)
-    lines = [f"update {update}: {whole / 1e6:.2f} ms; matrix products run at up to {peak / 1e9:.0f} GFLOP/s here"]
-    for phase in PHASES:
+    lines = [
+        f"update {update}: {whole / 1e6:.2f} ms with its sampling; "
+        f"matrix products run at up to {peak / 1e9:.0f} GFLOP/s here"
+    ]
+    for phase in SHOWN:
         lines.append(_line(phase, ns.get((phase, ""), 0), flops.get((phase, "")), whole, peak))
         parts = {part: time for (of, part), time in ns.items() if of == phase and part}
         rest = ns.get((phase, ""), 0) - sum(parts.values())
         for part, time in (parts | {"rest": rest} if parts else {}).items():
             lines.append(_line(f"  {part}", time, flops.get((phase, part)), whole, peak))
-    return "\n".join(lines)
+    between = whole - sum(time for (_, part), time in ns.items() if not part)
+    return "\n".join([*lines, _line(BETWEEN, between, None, whole, peak)])
 
 
 def _line(name: str, ns: int, flops: float | None, whole: int, peak: float) -> str:

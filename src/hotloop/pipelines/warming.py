@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -40,15 +40,18 @@ def settle_kernel(learner: Any, wanted: str, updates_per_call: int) -> str:
 
 
 @contextmanager
-def learner_compiled_ahead(pipeline: str, config: Any, kernels: str) -> Iterator[None]:
+def learner_compiled_ahead(
+    pipeline: str, config: Any, kernels: str, supported: Collection[str] = ("numba",)
+) -> Iterator[None]:
     """Compile the learner in another process while the block runs, if that was never done; then wait for it.
 
     Args:
         pipeline: Its name.
         config: Its configuration.
         kernels: Module of the learner's numba kernels, by which it is seen whether they were ever compiled.
+        supported: Kernels that can run the network; without "numba" there is nothing to compile.
     """
-    if config.kernel not in ("auto", "numba") or not is_cold(kernels):
+    if config.kernel not in ("auto", "numba") or "numba" not in supported or not is_cold(kernels):
         yield
         return
     words = [sys.executable, "-m", "hotloop.pipelines.warming", pipeline, json.dumps(asdict(config))]

@@ -214,8 +214,8 @@ class Writer:
 
     def publish(self, steps: Any, ended: np.ndarray) -> None:
         """Let readers see the `steps` slots that were written in each lane."""
-        # This store comes after those of the kernel that wrote the slots: x86 keeps the order of stores, and the
-        # interpreter's own locks, taken in between, are barriers elsewhere.
+        # This store comes after those of the kernel that wrote the slots. x86 and other strongly ordered machines keep
+        # the order of stores; nothing here enforces it elsewhere.
         self.heads += steps
         self.fresh[:] = ended
 

@@ -64,6 +64,9 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
     # The loop may begin inside a window of another process: that window counts where most of it lies.
     middle = (memory["start_ns"] + memory["end_ns"]) // 2
     in_loop = (middle >= start_ns) & (middle < end_ns) & (memory["end_ns"] > start_ns)
+    if not in_loop.any():
+        # Of a loop that is shorter than half a window, all that there is.
+        in_loop = (memory["start_ns"] < end_ns) & (memory["end_ns"] > start_ns)
     kept = set(memory["window"][in_loop].tolist())
     scale = _scales(parts, names)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0

@@ -1,4 +1,4 @@
-"""Filling of polygons and rectangles, and from samples to pixels; for the kernels. `raster_twin` says the same plainly.
+"""Filling of polygons and rectangles, and from samples to pixels; for the kernels. `twin` says the same plainly.
 
 A polygon is filled where the centre of a sample lies in it. Two polygons that share an edge share no sample and leave
 none out, as the edge is walked from its upper end in both.

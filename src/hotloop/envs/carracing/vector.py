@@ -26,6 +26,7 @@ from hotloop.envs.carracing.group import FRAMES_ROW, LAP_ROW, NO_LAP, TILES_ROW,
 from hotloop.envs.carracing.workers import STEP, Worker, WorkerDied
 from hotloop.errors import HotloopError
 from hotloop.replay.storage import allocate
+from hotloop.spans import Phase, span
 
 Array = NDArray[Any]
 Played = tuple[Array, Array, Array, Array, dict[str, Any]]
@@ -48,6 +49,8 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         autoreset_mode: Gymnasium's `AutoresetMode` or its value, "SameStep", "NextStep", "Disabled".
         workers: Processes over which the cars are spread; 0: none, they are stepped here. Without a number, one for
             each core, but not more than cars; 0 for a single car.
+        begin_with: What each worker calls before anything else, as "module:function". With
+            "hotloop.record.children:start_here" it records itself into the run of this process, if there is one.
         options: The fields of `CarRacingConfig`.
     """
 
@@ -58,6 +61,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         render_mode: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         workers: int | None = None,
+        begin_with: str = "",
         **options: Any,
     ) -> None:
         self.config = build(options)
@@ -76,10 +80,11 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self._last: Array | None = None
         self._group: Group | None = None
         self._workers: list[Worker] = []
+        self._waiting = span("env.wait", Phase.WAIT)
         self._block = allocate(board_fields(self.config, self.num_envs), "shared" if self.workers else "memory")
         self._board = Board(**self._block.arrays)
         if self.workers:
-            self._start(options)
+            self._start(options, begin_with)
         else:
             self._group = Group(options, self._board, 0, self.num_envs, self.autoreset_mode, render_mode)
 
@@ -136,7 +141,8 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self._stepping = False
         for k, worker in enumerate(self._workers):
             try:
-                worker.receive()
+                with self._waiting:
+                    worker.receive()
             except WorkerDied as death:
                 self._replace(k, death)
         board = self._board
@@ -163,12 +169,15 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         if self._group is not None:
             self._group.close()
         self._block.close()
+        # Without its arrays the memory is given back now, though somebody may keep this environment.
+        self._block.arrays.clear()
+        self._board, self._begun = Board(*[np.empty(0)] * len(Board._fields)), False
 
-    def _start(self, options: dict[str, Any]) -> None:
+    def _start(self, options: dict[str, Any], begin_with: str) -> None:
         bounds = [self.num_envs * k // self.workers for k in range(self.workers + 1)]
         shared = {
             "options": options, "path": str(self._block.path), "count": self.num_envs,
-            "autoreset": self.autoreset_mode.value, "render_mode": None,
+            "autoreset": self.autoreset_mode.value, "render_mode": None, "begin_with": begin_with,
         }  # fmt: skip
         try:
             for first, last in itertools.pairwise(bounds):
@@ -236,8 +245,13 @@ def _workers(asked: int | None, cars: int, render_mode: str | None) -> int:
     if render_mode is not None:
         return 0
     if asked is None:
-        return 0 if cars == 1 else min(cars, len(os.sched_getaffinity(0)))
+        return 0 if cars == 1 else min(cars, _cores())
     return min(asked, cars)
+
+
+def _cores() -> int:
+    """How many cores this process may use; where the system does not tell, as on macOS, how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _info(rows: Array, known: Array | None = None) -> dict[str, Any]:

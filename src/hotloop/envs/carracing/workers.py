@@ -6,6 +6,7 @@ nor a guard around the user's program is needed. It ends when its socket does.
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -22,6 +23,7 @@ from hotloop.envs.carracing.config import build
 from hotloop.envs.carracing.group import Board, Group, board_fields
 from hotloop.errors import HotloopError
 from hotloop.replay.storage import attach
+from hotloop.spans import Phase, span
 
 STEP, DONE, FAILED = b"s", b"d", b"f"
 END_S = 5.0
@@ -36,7 +38,8 @@ class Worker:
     """One such process, seen from the one that started it.
 
     Args:
-        part: What it steps: `options`, `path` of the board, `count` of cars on it, `first`, `last`, `autoreset`.
+        part: What it steps: `options`, `path` of the board, `count` of cars on it, `first`, `last`, `autoreset`; and
+            `begin_with`, "module:function" that it calls before, or nothing.
     """
 
     def __init__(self, part: dict[str, Any]) -> None:
@@ -87,14 +90,25 @@ def serve(number: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Connection(number)
     try:
-        group = _take_part(json.loads(line.recv_bytes()))
+        part = json.loads(line.recv_bytes())
+        _call(part["begin_with"])
+        group, waiting = _take_part(part), span("worker.wait", Phase.WAIT)
         line.send_bytes(DONE)
         while True:
-            line.send_bytes(_obey(group, line.recv_bytes()))
+            with waiting:
+                message = line.recv_bytes()
+            line.send_bytes(_obey(group, message))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # the other side has ended or wants no more
     except HotloopError as error:
         line.send_bytes(FAILED + str(error).encode())
+
+
+def _call(function: str) -> None:
+    """Call what is named "module:function", if anything is."""
+    if function:
+        module, _, name = function.partition(":")
+        getattr(importlib.import_module(module), name)()
 
 
 def _take_part(part: dict[str, Any]) -> Group:

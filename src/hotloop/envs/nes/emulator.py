@@ -100,10 +100,12 @@ class Emulator:
 
     def save(self) -> bytes:
         """Return the state of the console, some 13 kB."""
+        self._check_open()
         return self._core.get_state()
 
     def load(self, state: bytes) -> None:
         """Go on from a state. The picture is that of before until the next frame."""
+        self._check_open()
         if not self._core.set_state(state):
             raise HotloopError(
                 f"the emulator does not take this state of {len(state)} bytes: is it of another cartridge?"
@@ -118,6 +120,10 @@ class Emulator:
 
     def __del__(self) -> None:
         self.close()
+
+    def _check_open(self) -> None:
+        if "_core" not in self.__dict__:
+            raise HotloopError("the emulator was closed: make a new environment")
 
     def _note_frame(self, data: int | None, width: int, height: int, pitch: int) -> None:
         """Learn where the picture is. It stays there, so this has nothing to do in almost every call."""
@@ -135,7 +141,7 @@ class Emulator:
         if not place or size != RAM_BYTES or not self._pixels.size:
             raise HotloopError(
                 f"the NES core shows {size} bytes of memory and a picture of {self._pixels.shape}: "
-                "this needs the core of stable-retro 0.9.3 to 1.0"
+                "this needs a core like that of stable-retro 1.0.1"
             )
         return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(place)), np.uint8)
 

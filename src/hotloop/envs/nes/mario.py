@@ -88,7 +88,11 @@ class MarioEnv(gymnasium.Env[Array, Any]):
         options = options or {}
         self._level = self._choose_level(options.get("level", self.config.level))
         state = options.get("state")
-        self._emulator.load(self._choose_place() if state is None else state)
+        if state is None:
+            state = self._choose_place()
+        elif self.config.start == "reached":
+            self._find_begin()  # before the state is loaded: the console is needed for it
+        self._emulator.load(state)
         self._emulator.press(self._masks[0])
         noops = int(self.np_random.integers(self.config.noops + 1)) if self.config.noops else 0
         self._emulator.run(1 + noops)
@@ -192,19 +196,24 @@ class MarioEnv(gymnasium.Env[Array, Any]):
 
     def _choose_place(self) -> bytes:
         """Return the state that an episode of this level begins with."""
+        level, begin = self._level, self._find_begin()
+        if self.config.start == "begin":
+            return begin
+        if self.config.begin_share and self.np_random.random() < self.config.begin_share:
+            return begin
+        if level not in self._places:
+            self._places[level] = places_along(self._emulator, begin, load_routes()[level])
+        places = self._places[level]
+        return places[int(self.np_random.integers(len(places)))]
+
+    def _find_begin(self) -> bytes:
+        """Return the state at the beginning of this level; where places are kept as they are reached, the first."""
         level = self._level
         if level not in self._begins:
             self._begins[level] = begin_level(self._emulator, *parse_level(level), runner=self._runner)
-        if self.config.start == "begin":
-            return self._begins[level]
-        if self.config.begin_share and self.np_random.random() < self.config.begin_share:
-            return self._begins[level]
-        if level not in self._places:
-            self._places[level] = [self._begins[level]]
-            if self.config.start == "route":
-                self._places[level] = places_along(self._emulator, self._begins[level], load_routes()[level])
-        places = self._places[level]
-        return places[int(self.np_random.integers(len(places)))]
+            if self.config.start == "reached":
+                self._places[level] = [self._begins[level]]
+        return self._begins[level]
 
     def _keep_place(self, where: layout.Where) -> None:
         """Keep the state if the player stands further along than in any that is kept, and then lives on for a while."""

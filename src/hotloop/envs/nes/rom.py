@@ -30,7 +30,10 @@ def find_rom(path: str | Path | None, known_sha1: str = SUPER_MARIO_BROS_SHA1, u
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise HotloopError(f"rom {str(path)!r} cannot be read ({error.strerror}): give a file in iNES format") from None
+        raise HotloopError(
+            f"rom {str(path)!r} cannot be read ({error.strerror}): give a file in iNES format; "
+            "what was trained with one wants it where it was"
+        ) from None
     if data[:4] != MAGIC or len(data) <= HEADER_BYTES:
         raise HotloopError(f"rom {str(path)!r} is not in iNES format: it begins with {data[:4]!r}, not with {MAGIC!r}")
     found = hashlib.sha1(data[HEADER_BYTES:]).hexdigest()
@@ -38,7 +41,7 @@ def find_rom(path: str | Path | None, known_sha1: str = SUPER_MARIO_BROS_SHA1, u
     if not unchecked and found not in (known_sha1, ours):
         raise HotloopError(
             f"rom {str(path)!r} is another cartridge: its contents have SHA-1 {found}, not {known_sha1}; "
-            "to play it all the same, say that it is unchecked (rom_unchecked)"
+            "to play it all the same, give --rom-unchecked (in Python rom_unchecked=True)"
         )
     return path
 

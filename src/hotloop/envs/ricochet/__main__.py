@@ -30,6 +30,10 @@ def main(words: Sequence[str] | None = None) -> int:
     except HotloopError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except OSError as error:
+        reason = error.strerror or error
+        print(f"error: cannot write {directory} ({reason}): give a directory that can be written", file=sys.stderr)
+        return 2
     print(json.dumps(manifest, indent=1))
     return 0
 

@@ -7,6 +7,7 @@ board is on both sides. `python -m hotloop.envs.ricochet DIRECTORY` makes one.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -102,6 +103,7 @@ def make(path: str | os.PathLike[str], plan: Plan | None = None) -> dict[str, An
     plan, path = plan or Plan(), Path(path)
     if path.exists():
         raise HotloopError(f"{path} exists already: give another path, or remove it first")
+    _require_writable(path)
     puzzles, solutions = collect(plan)
     held_out = np.array([is_held_out(row, plan.held_out) for row in puzzles.walls])
     if plan.held_out and held_out.all() | (~held_out).all():
@@ -110,6 +112,15 @@ def make(path: str | os.PathLike[str], plan: Plan | None = None) -> dict[str, An
             f"{plan.held_out:g} of them: make more, larger ones, or give held_out 0"
         )
     return write(path, plan, Bank(puzzles, solutions, held_out, {}))
+
+
+def _require_writable(path: Path) -> None:
+    """Fail now if a directory cannot be made, and not after the minute that boards take."""
+    above = next(each for each in path.absolute().parents if each.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
 
 
 def is_held_out(walls: NDArray[Any], share: float) -> bool:
@@ -246,7 +257,11 @@ def load(path: str | os.PathLike[str]) -> Bank:
     manifest = _read_manifest(path)
     if not (path / TABLE).is_file():
         raise HotloopError(f"{path} has no {TABLE}: make the bank anew")
-    if _digest(path / TABLE) != manifest["sha256"]:
+    try:
+        whole = _digest(path / TABLE) == manifest["sha256"]
+    except OSError as error:
+        raise HotloopError(f"{path / TABLE} cannot be read ({error.strerror or error}): give another bank") from error
+    if not whole:
         raise HotloopError(f"{path / TABLE} is damaged or cut off, it is not what was written: make the bank anew")
     table = pq.read_table(path / TABLE)
 
@@ -279,6 +294,9 @@ def _read_manifest(path: Path) -> dict[str, Any]:
             f"{path} is a puzzle bank of version {manifest.get('version')}, and this hotloop reads {VERSION}: "
             "make the bank anew"
         )
+    plan = manifest.get("plan")
+    if not isinstance(manifest.get("sha256"), str) or not isinstance(plan, dict) or "size" not in plan:
+        raise HotloopError(f"{path / MANIFEST} lacks the table's sha256 or the plan's size: make the bank anew")
     return manifest
 
 

@@ -59,6 +59,16 @@ class Puzzles:
         stops, layer = np.zeros((amount, 4 * CELLS), np.uint8), np.zeros((amount, 0), np.uint8)
         return State(vitals, robots, self.walls.copy(), stops, layer, np.zeros(amount, np.bool_))
 
+    def planes(self) -> Array:
+        """Return what an agent sees as `planes`: uint8 [M, 6 + R, size, size]."""
+        every, grid = np.arange(len(self)), self.walls.reshape(-1, 16, 16)[:, : self.size, : self.size]
+        seen = np.zeros((len(self), 6 + self.count, self.size, self.size), np.uint8)
+        for way in range(4):
+            seen[:, way] = grid >> way & 1
+        for plane, cell in enumerate((self.goal, self.robots[every, self.target], *self.robots.T), start=4):
+            seen[every, plane, cell >> 4, cell & 15] = 1
+        return seen
+
     @staticmethod
     def of_state(state: State, size: int, robots: int) -> Puzzles:
         """Return the boards on which games are being played, with the robots where they are now."""

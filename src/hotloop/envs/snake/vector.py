@@ -61,7 +61,7 @@ class SnakeVectorEnv(VectorEnv[Array, Array, Array]):
     ) -> None:
         self.config: SnakeConfig = build(SnakeConfig, "option", options)
         self.num_envs = at_least_one("num_envs", num_envs)
-        self.threads = min(at_least_one("threads", threads or 1), self.num_envs)
+        self.threads = min(at_least_one("threads", 1 if threads is None else threads), self.num_envs)
         self.autoreset_mode = asked_mode(autoreset_mode)
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise HotloopError(f"render_mode is {render_mode!r}: give one of {', '.join(RENDER_MODES)}, or None")

@@ -1,0 +1,48 @@
+"""What `bench/collectors.py` shows of one fragment and of a whole replay: the cost of a hop, and the room it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+from measure import Row, against_limit, estimate, exactly, interleave, ratio_of, say
+
+from hotloop.collect.stripes import Stripe, Watch
+from hotloop.replay import FrameReplay, Prioritised
+
+COLLECTORS, SIDE, STACK = 2, 84, 4
+CAPACITY = 8_000
+MOST_HOP, MOST_ROOM_GB = 1.5, 7.2
+
+
+def measure_hop(rounds: int) -> Row:
+    """Bringing a full fragment into the replay, until others see it, beside copying the same bytes."""
+    replay = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared")
+    plain = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared").ring.block.arrays["frames"]
+    stripe = Stripe(replay.ring, 0)
+    frame = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE), np.uint8)
+    stripe.begin(frame)
+    for _ in range(CAPACITY):  # so that no page is touched for the first time
+        stripe.step(0, 0.0, False, False, frame)
+    plain[:] = 1
+    count, source = stripe.fragment, np.ascontiguousarray(stripe._memory[: stripe.fragment]).reshape(-1, SIDE * SIDE)
+    place = [0]
+
+    def hop() -> None:
+        stripe._waiting, stripe._newest = count, count + STACK
+        stripe.flush()
+
+    def copy() -> None:
+        at = place[0]
+        plain[at : at + count] = source
+        place[0] = (at + count) % (CAPACITY - count)
+
+    times = interleave({"hop": hop, "copy": copy}, rounds, calls=20)
+    found = estimate(ratio_of, times["hop"], times["copy"])
+    say(f"collectors: a hop takes {np.median(times['hop']) / 1e3:.1f} µs, a copy {np.median(times['copy']) / 1e3:.1f}")
+    return against_limit(f"hop of {count} steps of {SIDE}×{SIDE}, in copies of its bytes", found, MOST_HOP, "×")
+
+
+def measure_room() -> Row:
+    """What a million transitions of four frames take, priorities and what is known of each included."""
+    replay = FrameReplay(1_000_000, COLLECTORS, (SIDE, SIDE), STACK, prioritised=Prioritised())
+    size = (replay.nbytes + Watch(replay.ring).nbytes) / 1e9
+    return against_limit(f"1,000,000 transitions of {STACK}×{SIDE}×{SIDE}", exactly(size), MOST_ROOM_GB, "GB")
