@@ -117,6 +117,7 @@ def test_verbose_prints_the_phases_of_every_tenth_update(watched: Watched) -> No
         assert watched.said.count(name) >= 2
 
 
+@pytest.mark.slow
 def test_a_trained_agent_plays_and_is_filmed(trained: Path, tmp_path: Path) -> None:
     told = json.loads(hotloop("play", trained, "--json", "--gif", tmp_path / "lap.gif").stdout)
     assert told["environment"] == "hotloop/CarRacing-v0"
@@ -125,6 +126,7 @@ def test_a_trained_agent_plays_and_is_filmed(trained: Path, tmp_path: Path) -> N
     assert "▀" in hotloop("play", trained).stdout
 
 
+@pytest.mark.slow
 def test_evaluation_is_the_same_twice_and_the_official_game_can_be_asked_for(trained: Path, tmp_path: Path) -> None:
     words = ("evaluate", trained, "--episodes", 2, "--max-steps", 24, "--json")
     more = ["--official", "--export", tmp_path / "agent"]
@@ -170,6 +172,7 @@ def names_in(file: Path) -> list[str]:
     return list(load_file(file))
 
 
+@pytest.mark.slow
 def test_from_numbers(tmp_path: Path) -> None:
     run = tmp_path / "run"
     small = ("--batch", 16, "--learning-starts", 40, "--hidden", 16, 16, "--max-frames", 60)
@@ -200,6 +203,7 @@ def test_mistakes_get_one_line(words: list[str], said: str, tmp_path: Path) -> N
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_the_other_state_is_refused(trained: Path, tmp_path: Path) -> None:
     words = ("--resume", trained, "--state", "vector", "--no-shared", "--shift", "0", "--latent", "0")
     said = hotloop("train", "sac-carracing", *words, "--out", tmp_path / "run", code=2).stderr

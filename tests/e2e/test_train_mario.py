@@ -71,6 +71,7 @@ def test_the_studys_figures_are_said_and_kept(trained: tuple[Path, str]) -> None
     assert 0 < float(last["buffer_fill"]) < 0.3
 
 
+@pytest.mark.slow
 def test_the_same_seed_learns_the_same_recorded_or_not(trained: tuple[Path, str], tmp_path: Path) -> None:
     again = tmp_path / "again"
     words = ("--workers", 0, *SMALL, "--eval-episodes", 0, "--no-tensorboard", "--no-profile")
@@ -79,6 +80,7 @@ def test_the_same_seed_learns_the_same_recorded_or_not(trained: tuple[Path, str]
     assert_same_weights(again, trained[0])
 
 
+@pytest.mark.slow
 def test_resuming_goes_on_with_new_episodes_and_says_so(trained: tuple[Path, str], tmp_path: Path) -> None:
     run = tmp_path / "on"
     done = hotloop("train", "dqn-mario", "--resume", trained[0], "--steps", 480, *RUN, "--out", run)
@@ -127,6 +129,7 @@ def test_workers_are_recorded_and_their_steps_counted_once(fed: tuple[Path, str]
     assert explained["counts"]["env_steps"] == 240, "counted where they arrive, and nowhere else"
 
 
+@pytest.mark.slow
 def test_workers_feed_the_learner_and_a_run_in_lock_step_can_be_repeated(fed: tuple[Path, str], tmp_path: Path) -> None:
     (one, said), other = fed, tmp_path / "other"
     hotloop("train", "dqn-mario", *LOCKSTEP, "--eval-episodes", 0, "--no-profile", "--out", other)
@@ -221,6 +224,7 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_saves(tmp_path: Path) -> None:
     assert 0 <= float(last["gone"]) <= 15
 
 
+@pytest.mark.slow
 def test_what_was_learnt_is_saved_when_too_many_workers_have_ended(tmp_path: Path) -> None:
     with Run(tmp_path, "--workers", 1, "--restarts", 0) as run:
         run.workers()[0].kill()

@@ -60,6 +60,7 @@ def test_resuming_goes_on_to_the_same_bits(trained: Path, place: Path) -> None:
     assert (one.remember(obs, memory, fresh)[1] == other.remember(obs, memory, fresh)[1]).all()
 
 
+@pytest.mark.slow
 def test_evaluation_has_levels_and_gaps_and_play_shows_a_board(trained: Path, place: Path) -> None:
     told = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--json").stdout)
     assert [row["level"] for row in told["levels"]] == [0, 1, 2, 3]
@@ -73,6 +74,7 @@ def test_evaluation_has_levels_and_gaps_and_play_shows_a_board(trained: Path, pl
     assert (place / "board.gif").read_bytes()[:3] == b"GIF"
 
 
+@pytest.mark.slow
 def test_levels_are_chosen(trained: Path, place: Path) -> None:
     told = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--level", "2,1", "--json").stdout)
     assert [row["level"] for row in told["levels"]] == [2, 1]
