@@ -30,17 +30,33 @@ def test_what_was_compiled_ahead_is_in_the_cache(tmp_path: Path, monkeypatch: py
     assert not warming.is_cold(MODULE)
 
 
-def test_nothing_is_started_where_there_is_nothing_to_gain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise AssertionError("a process was started")
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """What processes are asked for, none of which is started; numba's cache is empty."""
+    asked: list[object] = []
+
+    def refuse(words: object, **kwargs: object) -> None:
+        asked.append(words)
+        raise OSError("no process in this test")
 
     monkeypatch.setattr(subprocess, "Popen", refuse)
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    return asked
+
+
+def test_nothing_is_started_where_there_is_nothing_to_gain(tmp_path: Path, started: list[object]) -> None:
     with warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(kernel="torch"), MODULE):
         pass
     (tmp_path / "ppo_fused.f-1.py311.nbi").touch()
     with warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
         pass
+    assert started == []
+
+
+def test_a_cold_learner_that_numba_can_run_is_compiled_ahead(started: list[object]) -> None:
+    with pytest.raises(OSError), warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
+        pass
+    assert len(started) == 1
 
 
 @pytest.mark.parametrize(
@@ -52,17 +68,13 @@ def test_nothing_is_started_where_there_is_nothing_to_gain(tmp_path: Path, monke
     ],
 )
 def test_nothing_is_started_for_a_network_that_numba_cannot_run(
-    module: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    module: Any, config: Any, started: list[object]
 ) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
-        raise AssertionError("a process was started")
-
-    monkeypatch.setattr(subprocess, "Popen", refuse)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     learner = module.Agent(config).learner
     supported = (supported_kernels if module is dqn_snake else supported_ppo_kernels)(learner.config, learner.device)
     with warming.learner_compiled_ahead("any", config, MODULE, supported):
         pass
+    assert started == []
 
 
 def test_a_failure_meanwhile_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
