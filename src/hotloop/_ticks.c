@@ -683,22 +683,11 @@ make_cond(void)
 }
 
 static void
-sleep_until(int64_t ns)
+sleep_until(int64_t ns, int only_while_held)
 {
     struct timespec then = {ns / 1000000000, ns % 1000000000};
     pthread_mutex_lock(&napping);
-    while (!woken && machine_ns() < ns)
-        pthread_cond_timedwait(&roused, &napping, &then);
-    pthread_mutex_unlock(&napping);
-}
-
-/* So that who holds us does not feel us. */
-static void
-sleep_while_held(int64_t ns)
-{
-    struct timespec then = {ns / 1000000000, ns % 1000000000};
-    pthread_mutex_lock(&napping);
-    while (held && !woken && machine_ns() < ns)
+    while (!woken && (held || !only_while_held) && machine_ns() < ns)
         pthread_cond_timedwait(&roused, &napping, &then);
     pthread_mutex_unlock(&napping);
 }
@@ -922,8 +911,8 @@ watch(PyObject *Py_UNUSED(module), PyObject *args)
         Py_BEGIN_ALLOW_THREADS
         while (going && !woken && machine_ns() < until) {
             int64_t target = next < until ? next : until;
-            sleep_until(target);
-            sleep_while_held(until);
+            sleep_until(target, 0);
+            sleep_until(until, 1); /* so that who holds us does not feel us */
             if (!tick || target != next)
                 going = 0;
             else if (woken || held)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests import counting
 from torch import nn
 
-from hotloop import spans
 from hotloop.record.hooks import gradients, install
 from hotloop.record.hooks.gradients import EVERY
 
@@ -25,21 +25,7 @@ def counted(monkeypatch):
     monkeypatch.setattr(gradients, "_pending", [])
     monkeypatch.setattr(gradients, "dropped_at", Counter())
     uninstall = install()
-
-    def run(work) -> Counter[str]:
-        logs = spans.listen()
-        work()
-        spans.hush()
-        names = {code: name for name, code in spans.known_counters().items()}
-        found: Counter[str] = Counter()
-        for log in logs:
-            for code, amount in zip(log.events[::2], log.events[1::2], strict=True):
-                if code >= spans.COUNTER_BASE:
-                    found[names[code]] += amount
-        return found
-
-    yield run
-    spans.hush()
+    yield counting.counted
     uninstall()
 
 

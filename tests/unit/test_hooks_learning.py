@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 import torch
+from tests import counting
 from torch import nn
 
 from hotloop import spans
@@ -24,18 +25,7 @@ def counted() -> Iterator[Callable[[Callable[[], None]], Counter[str]]]:
 
     def run(work: Callable[[], None]) -> Counter[str]:
         learning._sites.clear()
-        logs = spans.listen()
-        try:
-            work()
-        finally:
-            spans.hush()
-        names = {code: name for name, code in spans.known_counters().items()}
-        found: Counter[str] = Counter()
-        for log in logs:
-            for code, amount in zip(log.events[::2], log.events[1::2], strict=True):
-                if code >= spans.COUNTER_BASE:
-                    found[names[code]] += amount
-        return found
+        return counting.counted(work)
 
     yield run
     spans.hush()
