@@ -25,6 +25,7 @@ PROGRAMS = {
     "attribution": "bench/attribution.py",
     "correction": "bench/correction.py",
     "zoo": "zoo/run.py",
+    "cold_caches": "bench/cold_caches.py",
     "own_pipelines": "bench/own_pipelines.py",
     "snake_env": "bench/snake_env.py",
     "replay": "bench/replay.py",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -39,22 +40,33 @@ EVALUATED = ("eval_return", "eval_score", "success_rate")
 BLUE, RED = "#2a6f97", "#c1121f"
 
 
-def train(preset: str, seed: int) -> dict[str, Any]:
-    """Train once; return the result with its curve."""
-    with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "run"
-        words = [
-            sys.executable, "-m", "hotloop", "train", "sac-carracing", "--preset", preset, *SAME, "--seed", str(seed),
-            "--steps", str(DECISIONS), "--eval-every", str(EVAL_EVERY), "--checkpoint-every", "0", "--no-profile",
-            "--no-tensorboard", "--quiet", "--json", "--out", str(out),
-        ]  # fmt: skip
+def train(preset: str, seed: int, kept: Path) -> dict[str, Any]:
+    """Train once, unless that was kept; return the result with its curve."""
+    out = kept / f"{preset}-{seed}"
+    words = [
+        sys.executable, "-m", "hotloop", "train", "sac-carracing", "--preset", preset, *SAME, "--seed", str(seed),
+        "--steps", str(DECISIONS), "--eval-every", str(EVAL_EVERY), "--checkpoint-every", "0", "--no-profile",
+        "--no-tensorboard", "--quiet", "--out", str(out),
+    ]  # fmt: skip
+    if not is_finished(out):
+        shutil.rmtree(out, ignore_errors=True)
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode:
             raise SystemExit(f"{preset}, seed {seed}: exit {done.returncode}\n{done.stderr}")
-        result = json.loads(done.stdout.splitlines()[-1])
-        curve = read_curve(out, every=EVAL_EVERY)
+    result = read_result(out)
     print(f"{preset}, seed {seed}: {result['eval_return']:.0f}, {result['seconds']:.0f} s", file=sys.stderr)
-    return {"preset": preset, "seed": seed, "curve": curve} | result
+    return {"preset": preset, "seed": seed, "curve": read_curve(out, every=EVAL_EVERY)} | result
+
+
+def is_finished(run: Path) -> bool:
+    """Say whether a run was trained to its end."""
+    return (run / "result.json").exists() and read_result(run)["env_steps"] >= DECISIONS
+
+
+def read_result(run: Path) -> dict[str, Any]:
+    """Return what a training ended with, without the paths of this machine."""
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    return {name: value for name, value in result.items() if name not in ("run_dir", "checkpoint")}
 
 
 def read_curve(run: Path, column: str = "eval_return", every: int = 0) -> list[tuple[int, float, float]]:
@@ -82,11 +94,11 @@ def interval(values: np.ndarray) -> tuple[float, float]:
     return float(values.mean() - reach), float(values.mean() + reach)
 
 
-def presets(jobs: int) -> None:
+def presets(jobs: int, keep: Path | None) -> None:
     """Compare the presets."""
     tasks = [(preset, seed) for seed in range(SEEDS) for preset in ("fast", "faithful")]
-    with ThreadPoolExecutor(jobs) as pool:
-        runs = list(pool.map(lambda task: train(*task), tasks))
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(jobs) as pool:
+        runs = list(pool.map(lambda task: train(*task, keep or Path(folder)), tasks))
     lines = ["| | mean return | seeds | minutes of training on one core |", "| --- | --- | --- | --- |"]
     of = {name: [each for each in runs if each["preset"] == name] for name in ("faithful", "fast")}
     for name, mine in of.items():
@@ -110,7 +122,7 @@ def presets(jobs: int) -> None:
 
 def curve(name: str, run: Path, every: int) -> None:
     """Draw the learning curve of one run, against decisions and against minutes."""
-    told, result = read_curve(run, every=every), json.loads((run / "result.json").read_text(encoding="utf-8"))
+    told, result = read_curve(run, every=every), read_result(run)
     steps, seconds, returns = (np.array(column) for column in zip(*told, strict=True))
     trained = [np.array(column) for column in zip(*read_curve(run, "return_last100"), strict=True)]
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
@@ -126,8 +138,6 @@ def curve(name: str, run: Path, every: int) -> None:
     figure.tight_layout()
     figure.savefig(DOCS / f"carracing-{name}.png", dpi=110)
     kept = {"curve": [{"env_steps": a, "seconds": b, "eval_return": c} for a, b, c in told], "result": result}
-    for path in ("run_dir", "checkpoint"):
-        kept["result"].pop(path)
     (DOCS / f"carracing-{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     best = int(returns.argmax())
     reached = f"{seconds[returns > 500][0] / 60:.0f} minutes" if (returns > 500).any() else "not reached"
@@ -155,14 +165,16 @@ def main() -> None:
     """Do what was asked for."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     what = parser.add_subparsers(dest="what", required=True)
-    what.add_parser("presets").add_argument("--jobs", type=int, default=2, help="trainings side by side")
+    compared = what.add_parser("presets")
+    compared.add_argument("--jobs", type=int, default=2, help="trainings side by side")
+    compared.add_argument("--keep", type=Path, metavar="DIR", help="keep the runs; take those that are finished there")
     drawn = what.add_parser("curve")
     drawn.add_argument("name", help="of the picture: docs/carracing-NAME.png")
     drawn.add_argument("run", type=Path)
     drawn.add_argument("--eval-every", type=int, default=0, metavar="N", help="of that training")
     arguments = parser.parse_args()
     if arguments.what == "presets":
-        presets(arguments.jobs)
+        presets(arguments.jobs, arguments.keep)
     else:
         curve(arguments.name, arguments.run, arguments.eval_every)
 

@@ -42,7 +42,7 @@ def test_a_batch_built_from_a_list_is_found(text):
     assert (finding.rule, finding.file, finding.line) == ("list_batch", "replay.py", 42)
     # 6 s in 200 calls leave 5 µs a call, for one column, and 75 MB, one and a half times, at 8 GB/s.
     left = 200 * (5e-6 + 1.5 * 75e6 / 8e9)
-    assert finding.gain == pytest.approx(10 / (4 + left))
+    assert finding.gain == pytest.approx(10 / (4 - 200 * 300e-6 + left))
     assert "75 MB a batch in 30 ms: 2.5 GB/s" in " ".join(finding.evidence)
 
 

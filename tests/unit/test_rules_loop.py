@@ -146,7 +146,7 @@ def drawing(render_s, frames, function="_draw_board", file="/site-packages/PIL/I
 def test_drawing_in_every_step_is_found():
     (finding,) = explain(drawing(8.0, frames=2000))
     assert (finding.rule, finding.file, finding.line) == ("render_bound", "board.py", 88)
-    assert finding.gain == pytest.approx(1 / (1 - 0.8 + 2000 * 100e-6 / 10))
+    assert finding.gain == pytest.approx(1 / (1 - 0.8 + 2000 * 100e-6 / 10 - 0.3 * 0.2))
 
 
 def test_direct_drawing_is_fine():

@@ -11,7 +11,7 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 from hotloop.explain import explain
 from hotloop.explain.finding import Cause, Residual, amdahl, clamped
 from hotloop.explain.loop import study
-from hotloop.explain.ranking import LESS, MORE, settle, share_error
+from hotloop.explain.ranking import LESS, MORE, cold_share, settle, share_error
 from hotloop.spans import Phase
 
 
@@ -165,3 +165,32 @@ def test_top_limits_the_findings():
     trace = make_trace([place("B.sample", Phase.SAMPLE, 8.0, 10)], [seen("B.sample", [line], 8.0)], unattributed_s=2.0)
     assert len(explain(trace)) == 1
     assert explain(trace, top=0) == []
+
+
+@pytest.mark.parametrize(
+    ("sweeps", "cold"),
+    [
+        (0, 0.0),
+        (1_000, 0.03),  # 300 µs each of 10 s
+        (5_000, 0.12),  # at most 0.3 of the 4 s that it takes: 0.8 ms each cannot cost 300 µs more
+        (100_000, 0.0),  # 40 µs each move too little
+    ],
+)
+def test_what_sweeps_through_memory_leaves_cold_caches(sweeps, cold):
+    loop = a_loop()
+    assert cold_share(loop, a_cause(loop, in_line(10), sweeps=sweeps), share=0.4) == pytest.approx(cold)
+
+
+def test_cold_caches_cost_at_most_a_part_of_the_rest():
+    loop = a_loop()
+    assert cold_share(loop, a_cause(loop, in_phase(Phase.SAMPLE), sweeps=9_000), share=0.9) == pytest.approx(0.03)
+
+
+def test_cold_caches_are_part_of_the_gain_and_told():
+    loop = a_loop()
+    (finding,) = settle(loop, [a_cause(loop, in_line(10), sweeps=1_000)])
+    assert finding.gain == pytest.approx(1 / (1 - 0.4 - 0.03))
+    assert finding.evidence[-1] == "it empties the caches: some 3.0 % more, in what runs after it"
+    (without,) = settle(loop, [a_cause(loop, in_line(10))])
+    assert without.gain == pytest.approx(1 / (1 - 0.4))
+    assert not any("caches" in each for each in without.evidence)

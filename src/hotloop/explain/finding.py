@@ -71,6 +71,8 @@ class Cause:
     """File and line, where it is not simply the hottest own line of the atoms."""
     span: str = ""
     """Name of the span, where it is not simply the one with most of the time."""
+    sweeps: int = 0
+    """How often it moves more memory than the caches hold, so that what runs next has to fetch its own again."""
 
 
 def amdahl(share: float, residual: float) -> float:

@@ -1,7 +1,8 @@
 """From causes to findings: price each in throughput, give no moment to two causes, rank by what a fix gains.
 
-The predicted gain is Amdahl's law on the claimed share. Its 90 % interval joins two errors: that of the stack
-samples (binomial, node by node, for a node's own time is exact) and the spread of what a fix leaves over.
+The predicted gain is Amdahl's law on the claimed share, and on what the rest loses by caches that the cause empties.
+Its 90 % interval joins their errors: that of the stack samples (binomial, node by node, for a node's own time is
+exact), the spread of what a fix leaves over, and that of the cold caches.
 """
 
 from __future__ import annotations
@@ -20,6 +21,12 @@ LEAST_LOW = 1.01
 LESS, MORE = 0.85, 1.4
 """What a fix does to the rest of the loop (caches, allocator, page faults) no profile of the slow one shows. In the zoo
 the measured gains lay between these powers of what the claimed time alone gives; the interval allows for it."""
+COLD_NS, COLD_OF_SWEEP, COLD_OF_REST = 300_000, 0.3, 0.3
+"""What runs after a sweep through memory takes that much longer, and at most these parts of the sweep and of the rest:
+measured by `bench/cold_caches.py` on an agent that is in no case of the zoo."""
+LEAST_SWEEP_NS = 50_000
+"""In less time no more than a megabyte is moved, and the caches keep what the rest needs."""
+LEAST_COLD = 0.01
 
 
 def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
@@ -48,10 +55,11 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
     """Price one cause on the atoms it was given."""
     share = loop.share(atoms)
     residual = cause.residual
-    saved = 0.0 if cause.informs else share * (1.0 - residual.mid)
+    cold = cold_share(loop, cause, share)
+    saved = 0.0 if cause.informs else share * (1.0 - residual.mid) + cold
     sampling = Z90 * share_error(loop, atoms) * (1.0 - residual.mid)
-    low = max(saved - math.hypot(sampling, share * (residual.high - residual.mid)), 0.0)
-    high = min(saved + math.hypot(sampling, share * (residual.mid - residual.low)), 1.0)
+    low = max(saved - math.hypot(sampling, share * (residual.high - residual.mid), cold), 0.0)
+    high = min(saved + math.hypot(sampling, share * (residual.mid - residual.low), cold), 1.0)
     if cause.informs:
         low = high = 0.0
     gain = amdahl(saved, 0.0)
@@ -70,9 +78,23 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
         gain_low=amdahl(low, 0.0) ** LESS,
         gain_high=amdahl(high, 0.0) ** MORE,
         score=math.log(gain),
-        evidence=(told, *cause.evidence),
+        evidence=(told, *cause.evidence, *_cold_told(cold)),
         advice=cause.advice,
     )
+
+
+def cold_share(loop: Loop, cause: Cause, share: float) -> float:
+    """Return the share of wall time that the rest of the loop takes longer because a cause empties the caches.
+
+    cold = min(sweeps * COLD_NS / wall, COLD_OF_SWEEP * share, COLD_OF_REST * (1 - share))
+    """
+    if share * loop.wall_ns < cause.sweeps * LEAST_SWEEP_NS:
+        return 0.0
+    return min(cause.sweeps * COLD_NS / loop.wall_ns, COLD_OF_SWEEP * share, COLD_OF_REST * (1.0 - share))
+
+
+def _cold_told(cold: float) -> list[str]:
+    return [f"it empties the caches: some {percent(cold)} more, in what runs after it"] if cold >= LEAST_COLD else []
 
 
 def share_error(loop: Loop, atoms: Sequence[Atom]) -> float:

@@ -56,6 +56,7 @@ def find(loop: Loop) -> list[Cause]:
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
+            sweeps=calls,
         )
     ]
 

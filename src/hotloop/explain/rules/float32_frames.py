@@ -47,6 +47,7 @@ def find(loop: Loop) -> list[Cause]:
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
+            sweeps=calls,
             general=True,
         )
     ]

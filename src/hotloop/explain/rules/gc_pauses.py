@@ -57,6 +57,7 @@ def _of_calls(loop: Loop, called: list[Atom]) -> Cause:
             hottest(loop, called),
         ),
         advice=ADVICE_CALLS,
+        sweeps=calls,
     )
 
 

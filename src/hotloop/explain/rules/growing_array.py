@@ -54,6 +54,7 @@ def find(loop: Loop) -> list[Cause]:
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
+            sweeps=loop.vector_steps,
         )
     ]  # fmt: skip
 

@@ -7,7 +7,7 @@ ends of all episodes, or an index into a deque takes time with the size of the b
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hotloop.explain.evidence import HotLine, busy_ns, duration, growth, hottest, indices, left_over, total_ns
 from hotloop.explain.finding import Cause, Residual, clamped
@@ -69,9 +69,8 @@ def find(loop: Loop) -> list[Cause]:
     claimed, fixed_ns, told = _scans(pool, calls)
     indexed, left = _deque(pool)
     if indexed and busy_ns(indexed) > busy_ns(claimed):
-        return [
-            _cause(loop, indexed, clamped(left, left / 2, 2 * left), ["items of a deque are taken by index"], calls)
-        ]
+        cause = _cause(loop, indexed, clamped(left, left / 2, 2 * left), ["items of a deque are taken by index"], calls)
+        return [replace(cause, sweeps=0)]
     if not claimed:
         return []
     return [_cause(loop, claimed, left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns), told, calls)]
@@ -144,4 +143,5 @@ def _cause(loop: Loop, claimed: list[Atom], residual: Residual, told: list[str],
             hottest(loop, claimed),
         ),
         advice=ADVICE,
+        sweeps=calls,
     )  # fmt: skip

@@ -41,6 +41,8 @@ GATHER_PASSES = 1.5
 HEAVY_BYTES = 100_000
 AS_FRAMES = 5 / 32
 """Bytes left of two float32 stacks of four where one window of five uint8 frames is gathered instead."""
+SWEPT_BYTES = 1_000_000
+"""A batch of more than that empties the caches."""
 ADVICE = """\
 Keep transitions in preallocated arrays and gather a batch by index:
     self.obs = np.zeros((capacity, *shape), obs.dtype)     # once; one array a field, in the type it comes in
@@ -95,6 +97,7 @@ def find(loop: Loop) -> list[Cause]:
             residual=residual,
             evidence=(*evidence, *convolutions_told(loop)),
             advice=ADVICE,
+            sweeps=calls if moved / calls > SWEPT_BYTES else 0,
         )
     ]
 

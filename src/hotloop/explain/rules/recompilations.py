@@ -48,6 +48,7 @@ def find(loop: Loop) -> list[Cause]:
                 f"{times(loop.updates / again)} updates and {times(loop.env_steps / again)} environment steps",
             ),
             advice=ADVICE,
+            sweeps=compiled,
             blame=meeting_line(claimed),
         )
     ]

@@ -61,6 +61,7 @@ def find(loop: Loop) -> list[Cause]:
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
+            sweeps=steps,
         )
     ]
 

@@ -76,5 +76,6 @@ def find(loop: Loop) -> list[Cause]:
                 hottest(loop, claimed),
             ),
             advice=ADVICE,
+            sweeps=batches,
         )
     ]
