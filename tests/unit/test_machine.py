@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 
+import pytest
+
 from hotloop.record import machine
 
 
@@ -29,6 +31,17 @@ def test_peaks_are_measured_once_and_kept(monkeypatch, tmp_path):
     assert asked == [None, "1"]
     assert first == second
     assert first["peak_flops"] >= first["peak_flops_1"] == 1e9, "all threads can do at least what one can"
+
+
+@pytest.mark.parametrize("given", ["", "cache"])
+def test_an_empty_or_relative_cache_is_none(given, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", given)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(machine, "_measure_in_process", lambda threads: {"flops": 2e9, "copy_bytes_per_s": 1e9})
+    machine.describe_machine()
+    (file,) = tmp_path.rglob("*.json")
+    assert file.parent == tmp_path / ".cache" / "hotloop"
 
 
 def test_a_machine_that_cannot_be_measured_says_zero(monkeypatch, tmp_path):

@@ -69,15 +69,16 @@ def torch_threads(number: int) -> Iterator[None]:
     """Let torch use so many threads meanwhile: for small networks one is fastest.
 
     Subnormal numbers are zero meanwhile. Adam's moments of a unit that is never active decay until they are subnormal,
-    and a step of it is then several times slower.
+    and a step of it is then several times slower. Torch's helping threads do as the thread that starts them, by its
+    first large operation: so networks are made inside of this.
     """
     import torch
 
     # Torch sets it for this thread and tells nobody; half of the smallest normal number is subnormal.
     flushed = sys.float_info.min / 2 == 0
     before = torch.get_num_threads()
-    torch.set_num_threads(number)
     torch.set_flush_denormal(True)
+    torch.set_num_threads(number)
     try:
         yield
     finally:

@@ -6,6 +6,7 @@ transitions. That ratio is kept whoever is faster: collectors wait for the learn
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -335,8 +336,11 @@ def train(config: Config, options: Options | None = None) -> Result:
 
     require_device(config.device)
     mario.check(config)
-    agent = Agent(config)
-    with torch_threads(config.threads), Shell("dqn-mario", config, options or OPTIONS) as shell:
+    with (
+        torch_threads(config.threads),
+        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        Shell("dqn-mario", config, options or OPTIONS) as shell,
+    ):
         run = prepare(shell, agent)
         with run.collector:
             if run.config.workers:

@@ -6,6 +6,7 @@ made, all in one call of the learner. K a vector step is an explicit ratio: `upd
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -269,8 +270,11 @@ def train(config: Config, options: Options | None = None) -> Result:
     from hotloop.pipelines.shell import Shell
 
     require_device(config.device)
-    agent = Agent(config)  # refuses a kernel that cannot run this network, before anything is written
-    with torch_threads(config.threads), Shell("dqn-snake", config, options or Options()) as shell:
+    with (
+        torch_threads(config.threads),
+        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        Shell("dqn-snake", config, options or Options()) as shell,
+    ):
         run = prepare(shell, agent)
         shell.begin(run)
         while shell.going():

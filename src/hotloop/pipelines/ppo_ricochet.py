@@ -7,6 +7,7 @@ get harder when most of them are solved.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -331,8 +332,11 @@ def train(config: Config, options: Options | None = None) -> Result:
 
     require_device(config.device)
     config, options = replace(config, precision=settled(config.precision, config.device)), options or OPTIONS
-    agent = Agent(config)
-    with torch_threads(config.threads), Shell("ppo-ricochet", config, options) as shell:
+    with (
+        torch_threads(config.threads),
+        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        Shell("ppo-ricochet", config, options) as shell,
+    ):
         run = prepare(shell, agent, evaluates=options.eval_episodes > 0)
         try:
             shell.begin(run)

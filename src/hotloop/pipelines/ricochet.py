@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from hotloop.cache import cache_folder
 from hotloop.errors import HotloopError
 from hotloop.pipelines.checks import require
 from hotloop.pipelines.games import Played, Position
@@ -74,7 +74,7 @@ def bank_of(game: Game) -> Path:
         return Path(game.bank)
     from hotloop.envs.ricochet.bank import VERSION
 
-    path = _cache() / f"ricochet-v{VERSION}-{game.size}-{game.robots}-{game.bank_boards}"
+    path = cache_folder() / f"ricochet-v{VERSION}-{game.size}-{game.robots}-{game.bank_boards}"
     try:
         if not path.exists():
             _make_bank(path, game)
@@ -84,12 +84,6 @@ def bank_of(game: Game) -> Path:
             "a directory that can be written, or give --bank"
         ) from error
     return path
-
-
-def _cache() -> Path:
-    # As the XDG specification has it: what is empty or relative counts as not given.
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "hotloop"
 
 
 def _make_bank(path: Path, game: Game) -> None:

@@ -279,8 +279,11 @@ def train(config: Config, options: Options | None = None) -> Result:
     from hotloop.pipelines.shell import Shell
 
     require_device(config.device)
-    agent = Agent(config)
-    with torch_threads(config.threads), Shell("sac-carracing", config, options or OPTIONS) as shell:
+    with (
+        torch_threads(config.threads),
+        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        Shell("sac-carracing", config, options or OPTIONS) as shell,
+    ):
         run = prepare(shell, agent)
         try:
             shell.begin(run)

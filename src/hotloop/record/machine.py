@@ -18,6 +18,7 @@ from typing import Any
 
 import psutil
 
+from hotloop.cache import cache_folder
 from hotloop.clock import now_ns
 
 LIBRARIES = (
@@ -74,7 +75,7 @@ def _cpu_name() -> str:
 
 def _peaks() -> dict[str, float]:
     key = hashlib.sha256(f"{_cpu_name()} {usable_cores()} {platform.node()}".encode()).hexdigest()[:12]
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "hotloop" / f"peaks-{key}.json"
+    cache = cache_folder() / f"peaks-{key}.json"
     try:
         return json.loads(cache.read_text())
     except (OSError, ValueError):
