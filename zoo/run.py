@@ -194,7 +194,11 @@ class Runner:
         )  # fmt: skip
         self.limit = threading.Timer(TIMEOUT_S, self._signal, [signal.SIGKILL])
         self.limit.start()
-        self._wait()  # for the end of its warm-up
+        try:
+            self._wait()  # for the end of its warm-up
+        except CaseFailed:
+            self.__exit__()
+            raise
 
     def __enter__(self) -> Runner:
         return self
