@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import numpy as np
 import pytest
 
 from hotloop.replay import FrameReplay, Prioritised, ReplayError
-from hotloop.replay.gathering import Buffers, Helpers
+from hotloop.replay.gathering import Buffers
 
 
 def frames(numbers: list[int]) -> np.ndarray:
@@ -219,27 +218,3 @@ def test_memory_of_batches_of_two_sizes_asked_for_in_turn_is_kept_and_of_a_third
         buffers.take(size)
     assert sorted(each.nbytes for each in buffers._kept) == [300, 400, 5000]
     assert buffers.take(5000).ctypes.data != held.ctypes.data
-
-
-def test_helping_threads_share_the_rows_and_end_with_who_asked_them() -> None:
-    seen: list[str] = []
-    helpers = Helpers()
-    for name in ("first", "second"):
-        helpers.share(3, lambda name, taken: seen.append(name), name)
-        assert seen.count(name) == 3, "it returns when all are done"
-    threads = helpers._threads
-    assert [each.is_alive() for each in threads] == [True, True], "and keeps them"
-    del helpers
-    for each in threads:
-        each.join(5)
-    assert not any(each.is_alive() for each in threads)
-
-
-def test_a_fork_has_helping_threads_of_its_own() -> None:
-    helpers = Helpers()
-    helpers.share(2, lambda taken: None)
-    process = os.fork()
-    if not process:  # nothing of pytest's may run here
-        helpers.share(2, lambda taken: None)
-        os._exit(7)
-    assert os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]) == 7

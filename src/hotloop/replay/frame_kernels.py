@@ -1,4 +1,4 @@
-"""Compiled loops for frames: writing a step, finding the frames of sampled stacks."""
+"""Compiled loops for frames: writing a step, finding the frames of sampled stacks, gathering them as floats."""
 
 from __future__ import annotations
 
@@ -81,3 +81,12 @@ def locate(words, rewards, shape: Shape, ids, options: tuple[int, float, int, in
             places[i, stack] = then
         else:
             trace_stack(words, shape, then, zero, places[i, stack:])
+
+
+@njit(cache=True, nogil=True)
+def gather_scaled(frames, places, scale, rows: tuple[int, int], out) -> None:
+    """Copy frames as floats times a scale: `out` [R, P] float32 from `places` [R], the rows [begin, end) of them."""
+    for i in range(rows[0], rows[1]):
+        source, into = U64(places[i]), U64(i)
+        for p in range(frames.shape[1]):
+            out[into, U64(p)] = np.float32(frames[source, U64(p)]) * scale

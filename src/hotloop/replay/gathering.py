@@ -1,31 +1,26 @@
-"""Gathering frames into a batch at the speed of memory, on as many threads as torch may use.
+"""Gathering frames into a batch at the speed of memory, on all the cores that torch may use.
 
-As they are stored, or converted and scaled while they are copied, in one pass. Fresh memory would cost more than the
-gathering, so a batch's memory is used again as soon as nobody holds an array or tensor of it any more.
+As they are stored, they are gathered by `torch.index_select`, which is a copy of whole rows on several threads; as
+input of a network, by a kernel that converts and scales while it copies, in one pass. Fresh memory would cost more than
+the gathering, so a batch's memory is used again as soon as nobody holds an array or tensor of it any more.
 """
 
 from __future__ import annotations
 
-import os
-import queue
 import sys
 import threading
-import weakref
-from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import torch
 
-from hotloop.replay.gather_kernels import gather_rows, gather_scaled
+from hotloop.replay.frame_kernels import gather_scaled
 
 ONLY_HERE = 2
 """References to an array that only its list and the call that counts them know."""
 KEPT_FREE = 2
 """Batches' memory that is kept though nobody looks into it."""
-WORTH_HELP = 500_000
-"""Bytes of a batch from which on a second thread gains more than it takes to wake it."""
-Job = tuple[Callable[..., None], tuple[Any, ...], "queue.SimpleQueue[None]"]
 
 
 class Buffers:
@@ -48,71 +43,41 @@ class Buffers:
         return self._kept[-1]
 
 
-class Helpers:
-    """Threads that stand ready to run the kernel that the caller runs, beside it. They end with it."""
-
-    def __init__(self) -> None:
-        self._process = os.getpid()
-        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
-        self._threads: list[threading.Thread] = []
-        weakref.finalize(self, _send_home, self._jobs, self._threads)
-
-    def share(self, threads: int, kernel: Callable[..., None], *arguments: Any) -> None:
-        """Run a kernel on so many threads, this one included; its last argument is the rows that are taken."""
-        arguments = (*arguments, np.zeros(1, np.int64))
-        done: queue.SimpleQueue[None] = queue.SimpleQueue()
-        self._have(threads - 1)
-        for _ in range(threads - 1):
-            self._jobs.put((kernel, arguments, done))
-        try:
-            kernel(*arguments)
-        finally:
-            for _ in range(threads - 1):
-                done.get()
-
-    def _have(self, count: int) -> None:
-        if self._process != os.getpid():  # a fork has none of its parent's threads
-            self.__init__()
-        while len(self._threads) < count:
-            self._threads.append(threading.Thread(target=_help, args=(self._jobs,), name="gather", daemon=True))
-            self._threads[-1].start()
-
-
-def _help(jobs: queue.SimpleQueue[Job | None]) -> None:
-    while (job := jobs.get()) is not None:
-        kernel, arguments, done = job
-        try:
-            kernel(*arguments)
-        finally:
-            done.put(None)
-            del job, arguments
-
-
-def _send_home(jobs: queue.SimpleQueue[Job | None], threads: list[threading.Thread]) -> None:
-    for _ in threads:
-        jobs.put(None)
-
-
 class FrameGatherer:
     """Copies frames of a ring, uint8 [slots, P], into batches."""
 
     def __init__(self, frames: np.ndarray) -> None:
         self._frames = frames
-        self._buffers, self._helpers = Buffers(), Helpers()
+        self._wide = widest(frames.shape[1])
+        self._rows = torch.from_numpy(frames.view(self._wide))
+        self._buffers = Buffers()
 
     def gather(self, places: np.ndarray) -> np.ndarray:
         """Return the frames at `places` [R] as stored: uint8 [R, P]."""
-        memory = self._buffers.take(places.size * self._frames.shape[1])
-        self._helpers.share(_threads(memory), gather_rows, self._frames, places, memory.ctypes.data)
-        return memory.reshape(places.size, -1)
+        memory = self._buffers.take(len(places) * self._frames.shape[1])
+        out = torch.from_numpy(memory.view(self._wide).reshape(len(places), -1))
+        torch.index_select(self._rows, 0, torch.from_numpy(places), out=out)
+        return memory.reshape(len(places), -1)
 
     def gather_scaled(self, places: np.ndarray, scale: float) -> np.ndarray:
         """Return the frames at `places` [R] times a scale: float32 [R, P]."""
-        memory = self._buffers.take(places.size * self._frames.shape[1] * np.dtype(np.float32).itemsize)
-        arguments = (self._frames, places, np.float32(scale), memory.ctypes.data)
-        self._helpers.share(_threads(memory), gather_scaled, *arguments)
-        return memory.view(np.float32).reshape(places.size, -1)
+        rows = len(places)
+        memory = self._buffers.take(rows * self._frames.shape[1] * np.dtype(np.float32).itemsize)
+        out = memory.view(np.float32).reshape(rows, -1)
+        parts = min(torch.get_num_threads(), rows)
+        edges = [rows * part // parts for part in range(parts + 1)]
+        jobs = [(self._frames, places, np.float32(scale), span, out) for span in pairwise(edges)]
+        helpers = [threading.Thread(target=gather_scaled, args=job) for job in jobs[1:]]
+        for helper in helpers:
+            helper.start()
+        gather_scaled(*jobs[0])
+        for helper in helpers:
+            helper.join()
+        return out
 
 
-def _threads(memory: np.ndarray) -> int:
-    return torch.get_num_threads() if memory.nbytes >= WORTH_HELP else 1
+def widest(row_bytes: int) -> np.dtype[Any]:
+    """Return the widest integer type of which a row is made: fewer elements are copied faster."""
+    return np.dtype(
+        next(kind for kind in (np.int64, np.int32, np.int16, np.uint8) if not row_bytes % np.dtype(kind).itemsize)
+    )

@@ -155,14 +155,10 @@ def locate(words: Array, rewards: Array, shape: Shape, ids: Array, options: Any,
             trace_stack(words, shape, then, zero, row[stack:])
 
 
-def gather_rows(frames: Array, places: Array) -> Array:
-    """See `gather_kernels.gather_rows`."""
-    return frames[places]
-
-
-def gather_scaled(frames: Array, places: Array, scale: float) -> Array:
-    """See `gather_kernels.gather_scaled`."""
-    return frames[places].astype(np.float32) * np.float32(scale)
+def gather_scaled(frames: Array, places: Array, scale: Any, rows: tuple[int, int], out: Array) -> None:
+    """See `frame_kernels.gather_scaled`."""
+    for i in range(*rows):
+        out[i] = frames[places[i]].astype(np.float32) * np.float32(scale)
 
 
 def refresh(sums: Array, mins: Array, offsets: Array, changed: Array) -> None:
