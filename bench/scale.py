@@ -1,7 +1,7 @@
 """A million spans on disk and in `explain`; ten million in the recorder's memory.
 
-The spans come at 40,000 a second, so that each of them is timed and kept; ten million also as fast as Python can make
-them, which no training loop does: then most are only counted.
+The spans come at 40,000 a second, so that all are timed but for the blocks that calibrate; ten million also as fast as
+Python can make them, which no training loop does: then most are only counted.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ INNER = ("env.step", "replay.push", "replay.sample", "net.forward", "loss.backwa
 SPANS_AN_ITERATION = 2 + len(INNER)
 PER_S = 40_000
 LATE_NS = 5_000_000
+LEAST_TIMED = 0.8
+"""In about a sixth of the blocks the recorder times nothing, so as to see what timing costs."""
 MB = 1e6
 
 
@@ -64,10 +66,10 @@ def run(quick: bool) -> list[Row]:
 
 
 def must_be_timed(path: Path, spans: int) -> None:
-    """Fail unless all spans of a run were timed."""
+    """Fail unless the spans of a run were timed, but for the blocks that calibrate."""
     timed = sum(int(read_table(each.parent, "spans")["timed"].sum()) for each in path.glob("*/process.json"))
     say(f"  {timed:,} spans were timed")
-    if timed < 0.99 * spans:
+    if timed < LEAST_TIMED * spans:
         raise RuntimeError(
             f"only {timed:,} of {spans:,} spans were timed: this machine is too slow for {PER_S:,} a second"
         )
