@@ -10,6 +10,11 @@ from hotloop import spans
 
 def counted(work: Callable[[], object]) -> Counter[str]:
     """Do something; return what was counted meanwhile, by name."""
+    return counted_and_open(work)[0]
+
+
+def counted_and_open(work: Callable[[], object]) -> tuple[Counter[str], int]:
+    """Do something; return what was counted meanwhile, by name, and begins of spans less their ends."""
     logs = spans.listen()
     try:
         work()
@@ -17,8 +22,11 @@ def counted(work: Callable[[], object]) -> Counter[str]:
         spans.hush()
     names = {code: name for name, code in spans.known_counters().items()}
     found: Counter[str] = Counter()
+    still_open = 0
     for log in logs:
         for code, amount in zip(log.events[::2], log.events[1::2], strict=True):
             if code >= spans.COUNTER_BASE:
                 found[names[code]] += amount
-    return found
+            else:
+                still_open += 1 if code > 0 else -1
+    return found, still_open

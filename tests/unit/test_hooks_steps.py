@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections import Counter
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.counting import counted_and_open
 
 from hotloop import spans, ticks
 from hotloop.phases import Phase
@@ -45,25 +45,6 @@ def make_env(wrap: Any, inner: Any = None) -> Any:
     return Env()
 
 
-def counted(work: Any) -> tuple[Counter[str], int]:
-    """Counters, and begins less ends of spans."""
-    logs = spans.listen()
-    try:
-        work()
-    finally:
-        spans.hush()
-    names = {code: name for name, code in spans.known_counters().items()}
-    counts: Counter[str] = Counter()
-    balance = 0
-    for log in logs:
-        for code, value in zip(log.events[::2], log.events[1::2], strict=True):
-            if code >= spans.COUNTER_BASE:
-                counts[names[code]] += value
-            else:
-                balance += 1 if code > 0 else -1
-    return counts, balance
-
-
 @needs_c
 @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
 def test_both_count_the_same(outcome):
@@ -71,7 +52,7 @@ def test_both_count_the_same(outcome):
     for wrap in (stepping, quick_stepping):
         env = make_env(wrap, make_env(wrap))
         results = []
-        seen.append(counted(lambda env=env, results=results: results.append(env.step(outcome))))
+        seen.append(counted_and_open(lambda env=env, results=results: results.append(env.step(outcome))))
         assert results[0] is outcome
     assert seen[0] == seen[1]
     assert seen[0][0]["vector_steps"] == 1
@@ -81,7 +62,7 @@ def test_both_count_the_same(outcome):
 def test_wrappers_nest_with_the_other_kind(wrap):
     other = stepping if wrap is not stepping or ticks.Step is None else quick_stepping
     env = make_env(wrap, make_env(other))
-    counts, balance = counted(lambda: [env.step((0, 1.0, False, False, {})) for _ in range(5)])
+    counts, balance = counted_and_open(lambda: [env.step((0, 1.0, False, False, {})) for _ in range(5)])
     assert (counts, balance) == ({"vector_steps": 5, "env_steps": 5, "frames": 5}, 0)
 
 
@@ -94,7 +75,7 @@ def test_a_failing_step_closes_its_span_and_the_next_is_outermost_again(wrap):
             env.step(KeyError("lost"))
         env.step((0, 1.0, True, False, {}))
 
-    assert counted(work) == ({"vector_steps": 1, "env_steps": 1, "frames": 1, "episodes": 1}, 0)
+    assert counted_and_open(work) == ({"vector_steps": 1, "env_steps": 1, "frames": 1, "episodes": 1}, 0)
 
 
 @BOTH
@@ -137,4 +118,4 @@ def test_each_thread_has_its_own_depth(wrap):
         done.set()
         thread.join()
 
-    assert counted(work)[0]["vector_steps"] == 2
+    assert counted_and_open(work)[0]["vector_steps"] == 2

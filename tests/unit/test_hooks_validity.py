@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.counting import counted
 from torch import nn
 
 from hotloop import spans
@@ -24,22 +25,7 @@ Count = Callable[[Callable[[], Any]], Counter[str]]
 @pytest.fixture
 def count() -> Iterator[Count]:
     uninstall = install()
-
-    def run(work: Callable[[], Any]) -> Counter[str]:
-        logs = spans.listen()
-        try:
-            work()
-        finally:
-            spans.hush()
-        names = {code: name for name, code in spans.known_counters().items()}
-        found: Counter[str] = Counter()
-        for log in logs:
-            for code, value in zip(log.events[::2], log.events[1::2], strict=True):
-                if code >= spans.COUNTER_BASE:
-                    found[names[code]] += value
-        return found
-
-    yield run
+    yield counted
     spans.hush()
     uninstall()
 
