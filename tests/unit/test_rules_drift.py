@@ -13,7 +13,7 @@ from hotloop.report import drift as told
 from hotloop.report import view
 from hotloop.report.text import as_text
 from hotloop.spans import Phase
-from hotloop.trace.drift import BLOCKS, cut, drift, node_costs, trend
+from hotloop.trace.drift import BLOCKS, cut, drift, node_costs, one_way, trend
 from hotloop.trace.model import Stretch
 
 WINDOWS = 13
@@ -179,6 +179,30 @@ def test_longer_episodes_are_told_and_are_no_fault():
     assert "which is learning, no fault" in " ".join(text.split())
 
 
+def lengths(*of_blocks, steps=1_000):
+    """A loop of even speed whose episodes have these lengths in its blocks."""
+    episodes = [100] + [round(steps / of_blocks[i // 2]) for i in range(12)]
+    return training([500.0] * BLOCKS, [500.0] * BLOCKS, steps=(steps,) * WINDOWS, episodes=episodes)
+
+
+def test_episodes_that_grow_only_at_first_are_told_too():
+    found = drift(lengths(22, 133, 105, 128, 116, 136))
+    assert found is not None
+    assert found.verdict == "episodes"
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        pytest.param(lengths(50, 22, 133, 30, 116, 40), id="to and fro"),
+        pytest.param(lengths(50, 50, 55, 60, 75, 75, steps=500), id="twenty episodes and fourteen: chance"),
+        pytest.param(lengths(50, 50, 55, 60, 60, 61), id="a little"),
+    ],
+)
+def test_lengths_that_change_by_chance_are_not_told(trace):
+    assert drift(trace) is None
+
+
 def test_cost_and_episodes_are_told_apart_with_the_phase_that_grows():
     steps, episodes = learning_longer(cost=1.2)
     trace = training([400 * 1.3**i for i in range(BLOCKS)], [600.0] * BLOCKS, steps=steps, episodes=episodes)
@@ -229,3 +253,19 @@ def test_a_trend_counts_ordered_pairs():
     assert trend(np.array([1.0, 2.0, 3.0])) == 1.0
     assert trend(np.array([3.0, 2.0, 1.0])) == -1.0
     assert trend(np.array([1.0, 3.0, 2.0])) == pytest.approx(1 / 3)
+
+
+def test_one_way_is_the_part_that_growth_explains():
+    assert one_way(np.array([1.0, 2.0, 2.0, 5.0])) == 1.0
+    assert one_way(np.array([5.0, 2.0, 2.0, 1.0])) == 1.0
+    assert one_way(np.array([3.0, 3.0])) == 0.0
+    # The nearest rising values are 0, 3, 3, 3: of the variance 8.75 (mean 2.25) they leave 2.
+    assert one_way(np.array([0.0, 4.0, 2.0, 3.0])) == pytest.approx(1 - 2 / 8.75)
+    assert one_way(np.array([0.0, 1.0, 0.0, 1.0])) == pytest.approx(0.5)
+
+
+def test_growth_that_ends_is_priced_from_a_line_not_from_a_steep_begin():
+    """A parabola would say that a call cost nothing before the first block (regression: a gain of 397 times)."""
+    (finding,) = explain(training([195.0, 240, 311, 342, 312, 331], [9.0] * BLOCKS))
+    assert finding.rule == "drift"
+    assert 1.5 < finding.gain < 3.0

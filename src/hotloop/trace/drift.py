@@ -29,6 +29,10 @@ LEAST_COST, LEAST_LENGTH = 1.15, 1.25
 """From these factors on, up or down, a change is worth telling."""
 LEAST_TREND = 0.6
 """Kendall's tau of the blocks: 12 of 15 pairs in the same order."""
+LEAST_ONE_WAY = 0.8
+"""Part of the differences between blocks that growth which never turns back explains; chance explains 0.3 of six."""
+SURE = 2.0
+"""Standard deviations of a ratio of mean lengths, if lengths were spread as those of games that end by chance."""
 ALIKE = 0.6
 """A machine that slows down slows all phases: each by at least this part of the whole change, as logarithms."""
 LARGE_PHASE = 0.1
@@ -205,6 +209,24 @@ def trend(values: Floats) -> float:
     return float(later.sum()) / (n * (n - 1) / 2)
 
 
+def one_way(values: Floats) -> float:
+    """Return the part of the variance that values explain which only rise, or only fall (isotonic regression).
+
+    Unlike a count of ordered pairs, it knows a growth that ends, however the values waver afterwards.
+    """
+    whole = float(((values - values.mean()) ** 2).sum())
+    misfits = [float(((each - _rising(each)) ** 2).sum()) for each in (values, -values)]
+    return 1.0 - min(misfits) / whole if whole > 0 else 0.0
+
+
+def _rising(values: Floats) -> Floats:
+    """Return the nearest values that never fall: the largest over j ≤ i of the smallest mean from j to k ≥ i."""
+    n = len(values)
+    return np.array([
+        max(min(values[j : k + 1].mean() for k in range(i, n)) for j in range(i + 1)) for i in range(n)
+    ])  # fmt: skip
+
+
 def node_costs(trace: Trace) -> dict[int, Floats]:
     """Return the seconds a call of each node takes by itself in each block; NaN where that is not known.
 
@@ -259,8 +281,11 @@ def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]
 def _episodes_changed(blocks: Blocks, early: Part, late: Part, factors: Factors) -> bool:
     if factors.steps_per_episode is None or min(early.episodes, late.episodes) < LEAST_EPISODES:
         return False
-    length = blocks.counts["env_steps"] / np.maximum(blocks.counts["episodes"], 1.0)
-    return worth(factors.steps_per_episode, LEAST_LENGTH) and goes_one_way(length)
+    # Agents learn fast at first and then no more, so games often grow in the first block only.
+    chance = SURE * math.sqrt(1.0 / early.episodes + 1.0 / late.episodes)
+    least = max(LEAST_LENGTH, math.exp(chance))
+    length = np.log(blocks.counts["env_steps"] / np.maximum(blocks.counts["episodes"], 1.0))
+    return worth(factors.steps_per_episode, least) and one_way(length) >= LEAST_ONE_WAY
 
 
 def _alike(phases: tuple[PhaseCost, ...], whole: float) -> bool:

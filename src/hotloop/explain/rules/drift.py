@@ -18,7 +18,7 @@ from hotloop.explain.loop import Loop
 from hotloop.spans import Phase
 from hotloop.trace.drift import BLOCKS, Blocks, Floats, compare, cut, node_calls, node_costs, trend
 
-LEAST_GROWTH = 1.5
+LEAST_GROWTH = 1.4
 """From the first third of the loop to its last, against the rest of the loop."""
 LEAST_ALONE = 1.2
 """And by itself."""
@@ -126,15 +126,15 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
 def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Residual:
     """Expect that a call goes on taking what it took at the begin of the loop: the part that does not grow.
 
-    A parabola through the blocks says what that was, once the machine's ups and downs are taken out: growth may speed
-    up or slow down. It is not more than in the first block. All calls of each block count, for those that were timed
-    may lie early in the run, where they were cheap.
+    A curve through the blocks says what that was, once the machine's ups and downs are taken out. It is not more than
+    in the first block. All calls of each block count, for those that were timed may lie early in the run, where they
+    were cheap.
     """
     claimed = saved = least = 0.0
     for place in found:
         against = place.cost / place.machine
         at = blocks.steps_before / blocks.steps_before[-1]
-        curve = np.polyfit(at[place.blocks], against, 2, w=1 / against)
+        curve = _growth_curve(at[place.blocks], against)
         start, early = min(max(float(curve[-1]), 0.0), float(against[0])), float(against[:THIRD].mean())
         machine, cost = np.ones(BLOCKS), np.maximum(np.polyval(curve, at), start)
         machine[place.blocks], cost[place.blocks] = place.machine, place.cost
@@ -143,6 +143,16 @@ def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, F
         claimed += loop.thread.recorded_ns(place.node) / 1e9 * _part(loop, blocks, place.node, calls)
     left = 1.0 - saved / claimed
     return clamped(left, left / 2, 1.0 - least / claimed)
+
+
+def _growth_curve(at: Floats, cost: Floats) -> Floats:
+    """Fit a line, or a parabola where growth speeds up.
+
+    A parabola that bends down fits growth that ends, too, but before the first block, where nothing was seen, it falls
+    steeply: a call would have cost next to nothing there.
+    """
+    parabola = np.polyfit(at, cost, 2, w=1 / cost)
+    return parabola if parabola[0] > 0 else np.polyfit(at, cost, 1, w=1 / cost)
 
 
 def _part(loop: Loop, blocks: Blocks, node: int, calls: dict[int, Floats]) -> float:
