@@ -218,3 +218,9 @@ def test_memory_of_batches_of_two_sizes_asked_for_in_turn_is_kept_and_of_a_third
         buffers.take(size)
     assert sorted(each.nbytes for each in buffers._kept) == [300, 400, 5000]
     assert buffers.take(5000).ctypes.data != held.ctypes.data
+
+
+def test_memory_of_a_batch_begins_at_a_cache_line() -> None:
+    """Else each store of 64 bytes touches two lines, and gathering takes a quarter longer."""
+    buffers = Buffers()
+    assert [buffers.take(size).ctypes.data % 64 for size in (100, 5000, 12_000_000)] == [0, 0, 0]

@@ -177,7 +177,7 @@ class FrameReplay:
             beta: Power of the importance weights, if not that of `Prioritised`.
             scale: None for uint8, as stored; or a factor such as 1 / 255 for float32 as a network wants it.
         """
-        return draw_intact(self._ring, self._sampler, batch, rng, lambda seed: self._gather(batch, seed, beta, scale))
+        return draw_intact(self._ring, batch, rng, lambda seed: self._gather(batch, seed, beta, scale))
 
     def _gather(self, batch: int, seed: int, beta: float | None, scale: float | None) -> Batch:
         ring, (n, _, stack, _) = self._ring, self._options

@@ -2,7 +2,9 @@
 
 As they are stored, they are gathered by `torch.index_select`, which is a copy of whole rows on several threads; as
 input of a network, by a kernel that converts and scales while it copies, in one pass. Fresh memory would cost more than
-the gathering, so a batch's memory is used again as soon as nobody holds an array or tensor of it any more.
+the gathering, so a batch's memory is used again as soon as nobody holds an array or tensor of it any more. It begins at
+a page, as the ring does: NumPy's begins 16 bytes behind one, and every store of 64 bytes then touches two cache lines,
+which makes the gathering a quarter longer.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import numpy as np
 import torch
 
 from hotloop.replay.frame_kernels import gather_scaled
+from hotloop.replay.storage import anonymous
 
 ONLY_HERE = 2
 """References to an array that only its list and the call that counts them know."""
@@ -39,7 +42,7 @@ class Buffers:
         free = [each for each in self._kept if sys.getrefcount(each) == ONLY_HERE + 1]
         for old in range(len(free) - KEPT_FREE + 1):
             self._kept = [each for each in self._kept if each is not free[old]]
-        self._kept.append(np.empty(nbytes, np.uint8))
+        self._kept.append(np.frombuffer(anonymous(nbytes), np.uint8))
         return self._kept[-1]
 
 

@@ -90,33 +90,48 @@ def complete(words, shape: Shape, stripe: int, seq: int) -> bool:
     return True
 
 
+@njit(cache=True, nogil=True, inline="always")
+def step_of_rank(heads, shape: Shape, ends, rank: int) -> tuple[int, int]:
+    """Return the lane and the number of the rank-th step that may be sampled; `ends` is from `count_steps`."""
+    # Lanes of one length, the usual case, are found at once; of different ones, after a few steps.
+    stripe = rank * shape.stripes // ends[shape.stripes - 1]
+    while ends[stripe] <= rank:
+        stripe += 1
+    while stripe > 0 and ends[stripe - 1] > rank:
+        stripe -= 1
+    return stripe, window(heads[stripe], shape)[1] - (ends[stripe] - rank)
+
+
 @njit(cache=True, nogil=True)
-def draw(heads, words, shape: Shape, seed: int, ids) -> int:
+def draw(heads, words, shape: Shape, seed: int, ids) -> tuple[int, int]:
     """Draw steps uniformly, with replacement, into `ids` [B].
 
-    Incomplete ones are drawn anew, which leaves the others equally likely. `heads` must not change meanwhile.
-    Returns how many were drawn: fewer than asked for if there is next to nothing to draw.
+    Incomplete ones are drawn anew, which leaves the others equally likely. `heads` must not change meanwhile. All are
+    drawn before any record is looked at: the processor then waits for many records at once.
+
+    Returns:
+        How many steps there are to draw from, and how many were drawn: fewer than asked for if hardly one is complete.
     """
     ends = np.empty(shape.stripes, np.int64)
-    total = count_steps(heads, shape, ends)
-    counter = 0
-    for i in range(ids.shape[0]):
+    total, batch = count_steps(heads, shape, ends), ids.shape[0]
+    if total < batch:
+        return total, 0
+    for i in range(batch):
+        stripe, seq = step_of_rank(heads, shape, ends, int(random_unit(seed, i) * total))
+        ids[i] = seq * shape.stripes + stripe
+    counter = batch
+    for i in range(batch):
+        seq = ids[i] // shape.stripes
+        stripe = ids[i] - seq * shape.stripes
         for _ in range(MOST_DRAWS):
-            rank = int(random_unit(seed, counter) * total)
-            counter += 1
-            # Lanes of one length, the usual case, are found at once; of different ones, after a few steps.
-            stripe = rank * shape.stripes // total
-            while ends[stripe] <= rank:
-                stripe += 1
-            while stripe > 0 and ends[stripe - 1] > rank:
-                stripe -= 1
-            seq = window(heads[stripe], shape)[1] - (ends[stripe] - rank)
             if complete(words, shape, stripe, seq):
                 ids[i] = seq * shape.stripes + stripe
                 break
+            stripe, seq = step_of_rank(heads, shape, ends, int(random_unit(seed, counter) * total))
+            counter += 1
         else:
-            return i
-    return ids.shape[0]
+            return total, i
+    return total, batch
 
 
 @njit(cache=True, nogil=True)

@@ -12,7 +12,7 @@ from numba import njit
 
 from hotloop.replay.kernels import Shape, complete, window
 from hotloop.replay.ring import ReplayError, Ring
-from hotloop.replay.samplers import Prioritised, count_held
+from hotloop.replay.samplers import Prioritised, count_held, too_few
 from hotloop.replay.sumtree import SumTree
 
 
@@ -127,6 +127,8 @@ class PrioritisedSampler:
     def draw(self, batch: int, seed: int, beta: float | None) -> tuple[np.ndarray, np.ndarray]:
         """Draw steps: ids int64 [B] and importance weights float32 [B]."""
         ring, tree = self._ring, self._tree
+        if batch > len(self):
+            raise too_few(batch, len(self))
         # A copy of the heads: writers go on moving them.
         changed = follow(ring.heads.copy(), ring.words, ring.shape, self._seen, tree.leaves, self._newest)
         if len(changed):

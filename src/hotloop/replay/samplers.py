@@ -67,17 +67,11 @@ def make_sampler(ring: Ring, prioritised: Prioritised | None) -> Sampler:
 
 
 def draw_intact(
-    ring: Ring, sampler: Sampler, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch]
+    ring: Ring, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch]
 ) -> Batch:
     """Gather a batch with a seed of rng, again if a writer of another process overtook it meanwhile."""
-    held = len(sampler)
-    if not 0 < batch <= held:
-        raise ReplayError(
-            f"cannot sample {batch} transitions from a replay that holds {held} complete ones: "
-            "add more steps before sampling"
-            if batch > 0
-            else f"cannot sample {batch} transitions: ask for one or more"
-        )
+    if batch < 1:
+        raise ReplayError(f"cannot sample {batch} transitions: ask for one or more")
     for _ in range(MOST_TRIES):
         found = gather(int(rng.bit_generator.random_raw()) >> 1)
         if not ring.overtaken(found.index):
@@ -85,6 +79,14 @@ def draw_intact(
     raise ReplayError(
         f"writers overtook {MOST_TRIES} batches while they were gathered: raise the capacity or the guard "
         f"(now {ring.shape.guard} steps an environment)"
+    )
+
+
+def too_few(batch: int, held: int) -> ReplayError:
+    """Say that a replay does not hold as many steps as were asked for."""
+    return ReplayError(
+        f"cannot sample {batch} transitions from a replay that holds {held} complete ones: "
+        "add more steps before sampling"
     )
 
 
@@ -108,7 +110,9 @@ class UniformSampler:
         """Draw steps: ids int64 [B] and weights float32 [B], all 1."""
         ids, ring = np.empty(batch, np.int64), self._ring
         # A copy of the heads: writers go on moving them.
-        drawn = draw(ring.heads.copy(), ring.words, ring.shape, seed, ids)
+        held, drawn = draw(ring.heads.copy(), ring.words, ring.shape, seed, ids)
+        if held < batch:
+            raise too_few(batch, held)
         if drawn < batch:
             raise ReplayError(f"only {drawn} of {batch} transitions could be drawn: add more steps before sampling")
         return ids, np.ones(batch, np.float32)

@@ -83,7 +83,7 @@ def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
     """
     size = block_size(fields)
     if where == "memory":
-        return Block(_anonymous(size), fields)
+        return Block(anonymous(size), fields)
     if where == "shared":
         descriptor = _make_shared(size)
         path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
@@ -135,7 +135,8 @@ def _begin(end: int, each: Field) -> int:
     return -(-end // align) * align
 
 
-def _anonymous(size: int) -> mmap.mmap:
+def anonymous(size: int) -> mmap.mmap:
+    """Return memory of this process, zero until written, which begins at a page."""
     total = psutil.virtual_memory().total
     if size > total:
         raise _no_room("memory", size, total)

@@ -6,7 +6,7 @@ Where a kernel works in place for speed, so does its twin. Nothing here is used 
 from __future__ import annotations
 
 import math
-from itertools import accumulate
+from itertools import accumulate, chain, count
 from typing import Any
 
 import numpy as np
@@ -61,19 +61,20 @@ def complete(words: Array, shape: Shape, stripe: int, seq: int) -> bool:
     return not any(each & START for each in flags[1 : steps_to_end + 1])
 
 
-def draw(heads: Array, words: Array, shape: Shape, seed: int, ids: Array) -> int:
+def draw(heads: Array, words: Array, shape: Shape, seed: int, ids: Array) -> tuple[int, int]:
     """See `kernels.draw`."""
-    held, counter = steps_held(heads, shape), 0
-    for i in range(len(ids)):
-        for _ in range(MOST_DRAWS):
-            lane, seq = held[int(random_unit(seed, counter) * len(held))]
-            counter += 1
-            if complete(words, shape, lane, seq):
-                ids[i] = seq * shape.stripes + lane
-                break
-        else:
-            return i
-    return len(ids)
+    held, batch = steps_held(heads, shape), len(ids)
+    if len(held) < batch:
+        return len(held), 0
+    ranks = (int(random_unit(seed, counter) * len(held)) for counter in count())
+    chosen = [held[next(ranks)] for _ in range(batch)]
+    for i, (lane, seq) in enumerate(chosen):
+        tries = chain([(lane, seq)], (held[next(ranks)] for _ in range(MOST_DRAWS - 1)))
+        found = next((each for each in tries if complete(words, shape, *each)), None)
+        if found is None:
+            return len(held), i
+        ids[i] = found[1] * shape.stripes + found[0]
+    return len(held), batch
 
 
 def push(words: Array, staged: Array, heads: Array, first: int, shape: Shape) -> None:

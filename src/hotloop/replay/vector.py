@@ -136,7 +136,7 @@ class VectorReplay:
             rng: Where chance comes from. One number of it is used.
             beta: Power of the importance weights, if not that of `Prioritised`.
         """
-        return draw_intact(self._ring, self._sampler, batch, rng, lambda seed: self._gather(batch, seed, beta))
+        return draw_intact(self._ring, batch, rng, lambda seed: self._gather(batch, seed, beta))
 
     def _gather(self, batch: int, seed: int, beta: float | None) -> Batch:
         ids, weight = self._sampler.draw(batch, seed, beta)
