@@ -66,9 +66,7 @@ def make_sampler(ring: Ring, prioritised: Prioritised | None) -> Sampler:
     return PrioritisedSampler(ring, prioritised)
 
 
-def draw_intact(
-    ring: Ring, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch]
-) -> Batch:
+def draw_intact(ring: Ring, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch]) -> Batch:
     """Gather a batch with a seed of rng, again if a writer of another process overtook it meanwhile."""
     if batch < 1:
         raise ReplayError(f"cannot sample {batch} transitions: ask for one or more")
