@@ -68,3 +68,22 @@ def test_scaling_up_stops_at_what_contains_it():
     found, _ = corrected(tree, {1: 3.0}, Costs(0.0, 0.0, {}))
     assert by_id(found)[1].total_ns == 1_000
     assert by_id(found)[0].self_ns == 0
+
+
+def test_calls_and_their_time_may_be_scaled_by_different_factors():
+    tree = [Entry(0, -1, "root", 0, 0, 10_000, 8_000), Entry(1, 0, "span", 1, 10, 2_000, 2_000)]
+    found, _ = corrected(tree, {1: 4.0}, Costs(0.0, 0.0, {}), {1: 1.5})
+    assert (by_id(found)[1].calls, by_id(found)[1].total_ns) == (40, 3_000)
+    assert by_id(found)[0].self_ns == 7_000
+
+
+def test_scaling_up_leaves_gaps_what_they_are_known_to_have_had():
+    tree = [
+        Entry(0, -1, "root", 0, 0, 10_000, 0),
+        Entry(1, 0, "span", 1, 10, 4_000, 4_000),
+        Entry(2, 0, "gap", 0, 0, 1_500, 1_500),
+        Entry(3, 0, "gap", 0, 0, 4_500, 4_500, dark=True),
+    ]
+    found, _ = corrected(tree, {1: 3.0}, Costs(0.0, 0.0, {}))
+    assert by_id(found)[1].total_ns == 8_500
+    assert by_id(found)[2].self_ns == 1_500

@@ -63,6 +63,14 @@ def frame(text: str, file: str = "train.py", own: bool = True) -> Frame:
         ("states = torch.tensor(np.array([t[0] for t in batch]))", Phase.SAMPLE),
         ("s, a, r, s2, d = map(np.stack, zip(*batch))", Phase.SAMPLE),
         ("obs = np.stack(minibatch.obs)", Phase.SAMPLE),
+        ("i = np.random.randint(0, memory.n, 64)", Phase.SAMPLE),
+        ("i = rng.integers(self.buffer.size, size=64)", Phase.SAMPLE),
+        ("obs = torch.from_numpy(memory.obs[i])", Phase.SAMPLE),
+        ("obs = torch.as_tensor(self.replay_obs[i], device=device)", Phase.SAMPLE),
+        ("torch._foreach_lerp_(target, online, 0.005)", Phase.SYNC_WEIGHTS),
+        ("memory.obs[at] = obs", Phase.STORE),
+        ("self.buffer[self.at] = obs", Phase.STORE),
+        ("if memory.obs[at] == obs:", None),
         ("memory.append((obs, action, reward, nxt, done))", Phase.STORE),
         ("self.replay.push(transition)", Phase.STORE),
         ("rewards.append(reward)", Phase.STORE),
@@ -81,6 +89,18 @@ def test_the_users_own_line_tells(text, phase):
 def test_else_the_library_tells_and_nothing_tells_nothing():
     assert phase_of_stack((frame("", "/x/site-packages/tqdm/std.py", False), frame("step()"))) is Phase.LOG
     assert phase_of_stack(()) is None
+
+
+def test_lines_that_no_time_is_known_of_stay_with_their_gap():
+    """Regression: their samples were given the id of a part that there was not, and exports failed with a KeyError."""
+    made = make_trace(
+        [gap("(a → b)", Phase.OTHER, 0.0)], [seen("(a → b)", [frame("batch = random.sample(memory, 8)")], 0.0)]
+    ).thread
+    sampling = replace(made.samples[0], n=5)
+    storing = replace(sampling, stack=(frame("memory.append(t)"),))
+    known = {"kind": "gap", "before": {"name": "a", "phase": "env"}, "after": {"name": "b", "phase": "forward"}}
+    parts, samples = _split_gap(made.nodes[1], known, [sampling, storing])
+    assert {sample.node for sample in samples} == {part.id for part in parts} == {made.nodes[1].id}
 
 
 def test_a_gap_is_divided_by_the_lines_seen_in_it():

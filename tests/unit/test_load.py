@@ -10,6 +10,7 @@ import pytest
 from tests.scripted import START_NS, scripted_run
 
 from hotloop.errors import RunNotFound, RunUnreadable
+from hotloop.record import vitals
 from hotloop.spans import Phase
 from hotloop.trace import store
 from hotloop.trace.load import load
@@ -151,3 +152,17 @@ def test_a_loop_of_a_worker_that_is_short_and_lies_at_the_edge_of_a_window_is_re
     trace = load(run)
     assert [process.pid for process in trace.processes] == [os.getpid(), 77]
     assert trace.processes[1].counts["env_steps"] == 4
+
+
+@pytest.mark.parametrize(("share", "told"), [(0.2, ["0.6 s of the loop"]), (0.05, [])])
+def test_a_main_thread_without_a_core_is_told(tmp_path, monkeypatch, share, told):
+    # Four windows, of which the loop takes three.
+    waited = [7 * MS]
+    monkeypatch.setattr(vitals, "starved_ns", lambda: waited[0])
+    with scripted_run(tmp_path / "run", monkeypatch) as going:
+        for _ in range(4):
+            going.during("env.step", 1000 * MS, "env_steps")
+            waited[0] += round(share * 1000 * MS)
+            going.second()
+    found = [each for each in load(tmp_path / "run").warnings if "had no core" in each]
+    assert [each.partition("no core for ")[2].partition(":")[0] for each in found] == told

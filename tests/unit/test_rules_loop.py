@@ -306,7 +306,7 @@ def test_a_possible_timing_and_one_of_a_gpu_are_left_alone():
     assert "impossible_timing" not in rules(computing(flops=510_000_000_000, seconds=0.01, gpu="some GPU"))
 
 
-def crowded(torch_threads, workers, cores=4, waited_s=0.0, cpu=0.9):
+def crowded(torch_threads, workers, cores=4, waited_s=0.0, cpu=0.9, starved_s=0.0):
     others = [
         make_process([make_thread([place("Env.step", Phase.ENV, 10.0, 10)])], pid=200 + i, main=False)
         for i in range(workers)
@@ -319,7 +319,7 @@ def crowded(torch_threads, workers, cores=4, waited_s=0.0, cpu=0.9):
             place("Connection.recv", Phase.WAIT, waited_s, 1000),
         ],
         [seen("backward", [line], 8.0, cpu=cpu)],
-        {"env_steps": 1000, "vector_steps": 1000, "updates": 1000},
+        {"env_steps": 1000, "vector_steps": 1000, "updates": 1000, "starved_ns": round(starved_s * 1e9)},
         {"cores": cores},
         others=others,
         torch_threads=torch_threads,
@@ -349,6 +349,19 @@ def test_threads_that_wait_for_each_other_are_found_although_nobody_of_this_run_
         "Torch's 4 threads wait for each other: something else keeps the 4 cores busy.",
     )
     assert rules(crowded(torch_threads=1, workers=0, cpu=0.4)) == []
+
+
+@pytest.mark.parametrize(
+    ("workers", "starved_s", "told"),
+    [
+        (0, 0.0, "torch uses 4 threads, there are 4 cores"),
+        (0, 2.0, "torch uses 4 threads, there are 4 cores, the main thread waits for one in 20 % of the time"),
+        (3, 0.0, "torch uses 4 threads, there are 4 cores, other processes of the run keep 3.0 of them busy"),
+    ],
+)
+def test_who_is_in_the_way_of_threads_is_told_if_it_is_known(workers, starved_s, told):
+    (finding,) = explain(crowded(torch_threads=4, workers=workers, cpu=0.4, starved_s=starved_s))
+    assert finding.evidence[1] == told
 
 
 @pytest.mark.parametrize("trace", [crowded(1, 4), crowded(2, 2), crowded(4, 1), crowded(4, 0)])

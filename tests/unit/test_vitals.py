@@ -93,4 +93,5 @@ def test_page_faults_and_cpu_time_only_rise(vitals):
     after = vitals.totals()
     assert after["minor_faults"] > before["minor_faults"]
     assert after["cpu_ns"] > before["cpu_ns"]
+    assert after["starved_ns"] >= before["starved_ns"] >= 0
     held.close()

@@ -1,4 +1,4 @@
-"""Memory of this process and its device, read cheaply enough to be read several times a second."""
+"""Memory of this process and its device, page faults and waiting for a core, read cheaply: several times a second."""
 
 from __future__ import annotations
 
@@ -84,6 +84,15 @@ def page_faults() -> tuple[int, int]:
         return 0, 0
     usage = resource.getrusage(resource.RUSAGE_SELF)
     return usage.ru_minflt, usage.ru_majflt
+
+
+def starved_ns() -> int:
+    """How long the main thread of this process has been ready to run and had no core so far; 0 where nobody counts."""
+    try:
+        with open("/proc/self/schedstat", encoding="ascii") as file:
+            return int(file.read().split()[1])
+    except (OSError, ValueError, IndexError):  # not Linux, or a kernel that does not count
+        return 0
 
 
 def cuda_in_use() -> Any:

@@ -8,7 +8,7 @@ from collections import Counter
 from hotloop import spans
 from hotloop.clock import DeviceClock, process_cpu_ns
 from hotloop.record.account import Account
-from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults
+from hotloop.record.memory import MemoryReader, cuda_in_use, page_faults, starved_ns
 from hotloop.ticks import Pauses
 
 
@@ -65,4 +65,5 @@ class Vitals:
         """What has added up since the process began: differences of it belong to a window."""
         minor, major = page_faults()
         return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
-                "gc_pauses": self._pauses.count, "gc_pause_ns": self._pauses.ns}  # fmt: skip
+                "gc_pauses": self._pauses.count, "gc_pause_ns": self._pauses.ns,
+                "starved_ns": starved_ns()}  # fmt: skip

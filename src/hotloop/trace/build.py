@@ -18,6 +18,7 @@ from hotloop.trace.gaps import gap_phases, phase_of_stack
 from hotloop.trace.histogram import percentile_ns
 from hotloop.trace.model import PART, Frame, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
 from hotloop.trace.over_time import phases_by_window
+from hotloop.trace.thinning import Scale, call_scales, scales
 
 WRAPPERS = ("wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns")
 """What a process's state calls the cost of each kind of wrapper, in the order of `Hook`."""
@@ -68,7 +69,7 @@ def build_process(parts: ProcessParts, start_ns: int, end_ns: int, state: State)
         # Of a loop that is shorter than half a window, all that there is.
         in_loop = (memory["start_ns"] < end_ns) & (memory["end_ns"] > start_ns)
     kept = set(memory["window"][in_loop].tolist())
-    scale = _scales(parts, names)
+    scale = scales(parts.windows, parts.spans, names.nodes, kept)
     span_ns, tight_ns = float(parts.state.get("span_ns", 0.0)), float(parts.state.get("tight_ns", 1.0)) or 1.0
     in_place = max(span_ns / tight_ns, 1.0)
     wrappers = [in_place * float(parts.state.get(name, 0.0)) for name in WRAPPERS]
@@ -115,9 +116,7 @@ def build_stretches(parts: ProcessParts, groups: list[set[int]]) -> tuple[dict[i
     for group in groups:
         rows = of_thread(of_windows(parts.windows, group), index)
         calls, self_ns = (sum_by(rows["node"], rows[name]) for name in ("calls", "self_ns"))
-        scale = _scales(
-            replace(parts, windows=of_windows(parts.windows, group), spans=of_windows(parts.spans, group)), names
-        )
+        scale = call_scales(of_windows(parts.windows, group), of_windows(parts.spans, group), names.nodes)
         stretch: dict[int, Stretch] = {}
         for node, ns in self_ns.items():
             entry = known.get(node, {"kind": "root"})
@@ -160,17 +159,6 @@ def _index(entries: list[dict[str, Any]]) -> _Names:
     return names
 
 
-def _scales(parts: ProcessParts, names: _Names) -> dict[int, float]:
-    """By code, how many calls there were per call whose time was kept. Over the whole run, so that it is exact."""
-    begun = Counter(sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"]))
-    kept: Counter[int] = Counter()
-    for index, nodes in names.nodes.items():
-        rows = of_thread(parts.windows, index)
-        for node, calls in sum_by(rows["node"], rows["calls"]).items():
-            kept[nodes.get(node, {}).get("code", 0)] += calls
-    return {code: begun[code] / n for code, n in kept.items() if n and begun[code]}
-
-
 @dataclass(frozen=True, slots=True)
 class _Run:
     """All that is needed to build a thread."""
@@ -178,7 +166,7 @@ class _Run:
     names: _Names
     tables: Mapping[str, Table]
     totals: list[dict[str, Any]]
-    scale: dict[int, float]
+    scale: Scale
     costs: Costs
     device_ns: dict[int, float]
 
@@ -199,7 +187,7 @@ def _build_thread(index: int, entry: dict[str, Any], run: _Run) -> tuple[Thread 
                       total, sums["self_ns"].get(number, 0), bool(node.get("dark")))
             )  # fmt: skip
     entries = _with_parents(entries, known)
-    tree, taken = corrected(entries, run.scale, run.costs)
+    tree, taken = corrected(entries, run.scale.calls, run.costs, run.scale.time)
     samples = _samples(of_thread(tables["samples"], index), names, {e.id: e for e in tree}, known)
     counters = of_thread(tables["counters"], index)
     counts: dict[int, dict[str, int]] = {}
@@ -309,15 +297,17 @@ def _split_gap(gap: Node, known: dict[str, Any], samples: list[Sample]) -> tuple
         wall[phases[phase]] += sample.wall_ns
         cpu[phases[phase]] += sample.cpu_ns
     first = wall.most_common(1)[0][0] if wall else phases[None]
-    number = {first: gap.id} | {p: gap.id + i * PART for i, p in enumerate((p for p in wall if p is not first), 1)}
+    others = [phase for phase, ns in wall.items() if ns and phase is not first]
+    number = {first: gap.id} | {phase: gap.id + i * PART for i, phase in enumerate(others, 1)}
     parts = [
         replace(gap, id=number[phase], phase=phase, self_ns=wall[phase], total_ns=wall[phase], cpu_ns=cpu[phase],
                 cpu_memory_bytes=0, counts={})
-        for phase in number if phase is not first and wall[phase]
+        for phase in others
     ]  # fmt: skip
     rest = gap.self_ns - sum(part.self_ns for part in parts)
     whole = replace(gap, phase=first, self_ns=rest, total_ns=rest, cpu_ns=cpu[first] if wall else gap.cpu_ns)
-    moved = [replace(sample, node=number[phases[p]]) for p, sample in zip(told, samples, strict=True)]
+    # Lines of a phase that no time is known of stay with the gap.
+    moved = [replace(sample, node=number.get(phases[p], gap.id)) for p, sample in zip(told, samples, strict=True)]
     return [whole, *parts], moved
 
 
@@ -336,6 +326,7 @@ def _counts(names: _Names, counters: Table, memory: Table) -> dict[str, int]:
         "page_faults_minor": int(memory["minor_faults"].sum()),
         "page_faults_major": int(memory["major_faults"].sum()),
         "cpu_ns": int(memory["cpu_ns"].sum()),
+        "starved_ns": int(memory["starved_ns"].sum()),
     }
 
 

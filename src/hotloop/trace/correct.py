@@ -1,8 +1,8 @@
 """From what was recorded to what happened: the spans' own cost is subtracted, thinned spans are scaled up.
 
 Works on one thread's tree at a time. A span that was timed in some blocks and only counted in others has its
-total scaled by (timed + counted) / timed. What a container's children leave of it is shared among its gaps as
-they were in the blocks in which everything was timed.
+total scaled up. What a container's children leave of it is shared among its gaps as they were in the blocks in which
+everything was timed; it is not less than these gaps took there.
 """
 
 from __future__ import annotations
@@ -41,20 +41,24 @@ class Costs:
     """Codes whose wrapper's cost includes it."""
 
 
-def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tuple[list[Entry], float]:
+def corrected(
+    entries: list[Entry], scale: dict[int, float], costs: Costs, time_scale: dict[int, float] | None = None
+) -> tuple[list[Entry], float]:
     """Return the tree as it would be without recording, and the time that recording took in ns.
 
     Args:
         entries: Parents before children, the root first. Not changed.
         scale: By code, all calls per timed call.
         costs: What recording cost.
+        time_scale: By code, the time of all calls per time of those that were timed, if that is not `scale`.
     """
     by_id = {e.id: Entry(e.id, e.parent, e.kind, e.code, e.calls, e.total_ns, e.self_ns, e.dark) for e in entries}
     factor = {e.id: scale.get(e.code, 1.0) if e.kind == "span" else 1.0 for e in entries}
+    longer = factor if time_scale is None else {e.id: time_scale.get(e.code, factor[e.id]) for e in entries}
     below = _costs_below(by_id, factor, costs)
     for entry in by_id.values():
         entry.calls *= factor[entry.id]
-        entry.total_ns = entry.total_ns * factor[entry.id] - below[entry.id]
+        entry.total_ns = entry.total_ns * longer[entry.id] - below[entry.id]
         if entry.kind == "span":
             entry.total_ns -= (costs.inside_ns + costs.within_ns.get(entry.code, 0.0)) * entry.calls
         entry.total_ns = max(entry.total_ns, 0.0)
@@ -64,7 +68,7 @@ def corrected(entries: list[Entry], scale: dict[int, float], costs: Costs) -> tu
         children.setdefault(entry.parent, []).append(entry)
     for entry in list(by_id.values()):
         if entry.kind != "gap":
-            _share_out(entry, children.get(entry.id, []))
+            _share_out(entry, children.get(entry.id, []), longer)
     return [entry for entry in by_id.values() if not entry.dark], taken
 
 
@@ -90,19 +94,20 @@ def _costs_below(by_id: dict[int, Entry], factor: dict[int, float], costs: Costs
     return below
 
 
-def _share_out(entry: Entry, below: list[Entry]) -> None:
-    """Split an entry's total among its children, its gaps and itself."""
+def _share_out(entry: Entry, below: list[Entry], longer: dict[int, float]) -> None:
+    """Split an entry's total among its children, which were scaled by `longer`, its gaps and itself."""
     spans = [each for each in below if each.kind == "span"]
     gaps = [each for each in below if each.kind == "gap" and not each.dark]
     in_spans = sum(each.total_ns for each in spans)
-    if in_spans > entry.total_ns:
-        # Scaled-up totals are estimates: they may not exceed what they are part of.
-        shrink = entry.total_ns / in_spans
-        for each in spans:
-            each.total_ns *= shrink
-        in_spans = entry.total_ns
-    rest = entry.total_ns - in_spans
     known = sum(each.total_ns for each in gaps) + (entry.self_ns if gaps else 0.0)
+    # Scaled-up totals are estimates: they may not exceed what they are part of, nor take what gaps surely had.
+    timed = sum(each.total_ns / longer[each.id] for each in spans)
+    room = min(max(entry.total_ns - known, timed), entry.total_ns)
+    if in_spans > room:
+        for each in spans:
+            each.total_ns *= room / in_spans
+        in_spans = room
+    rest = entry.total_ns - in_spans
     if gaps and known > 0:
         for each in gaps:
             each.total_ns = each.self_ns = rest * each.total_ns / known

@@ -20,7 +20,7 @@ _FIELD = r"\b\w*(obs|observations|states?|actions?|rewards?|dones?|values|log_?p
 LINES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (
         Phase.SYNC_WEIGHTS,
-        re.compile(r"\.(copy_|lerp_|load_state_dict)\(|polyak|soft_?update|\btau\b|target_param"),
+        re.compile(r"[._](copy_|lerp_|load_state_dict)\(|polyak|soft_?update|\btau\b|target_param"),
     ),
     (Phase.LOG, re.compile(r"\bprint\(|\bwriter\.|\blogg(er|ing)\b|tqdm|wandb|\.add_scalar|pbar")),
     (Phase.CHECKPOINT, re.compile(r"torch\.save\(|\.save_checkpoint|pickle\.dump")),
@@ -31,8 +31,13 @@ LINES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
         Phase.SAMPLE,
         re.compile(rf"(?i)\brandom\.(sample|choices)\(|{_KEEPER}\.sample\(|random\.\w+\(.*\blen\((self\.)?{_KEEPER}"),
     ),
+    (
+        Phase.SAMPLE,
+        re.compile(rf"(?i)\b(randint|integers|randperm)\(.*{_KEEPER}|{_MAKER}\((self\.)?{_KEEPER}(\.\w+)?\["),
+    ),
     (Phase.SAMPLE, re.compile(rf"(?i)\bin {_BATCH}\b|zip\(\*|{_MAKER}\(.*\b{_BATCH}\b")),
     (Phase.STORE, re.compile(rf"(?i)({_KEEPER}|{_FIELD})\.(append|appendleft|extend|push|add|store|put|insert)\(")),
+    (Phase.STORE, re.compile(rf"(?i)^(self\.)?{_KEEPER}(\.\w+)?\[[^=]*\]\s*=[^=]")),
 )
 FILES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.LOG, re.compile(r"(tqdm|tensorboard|wandb|logging)[/\\]")),

@@ -19,6 +19,10 @@ from hotloop.trace.model import Process, State, Trace
 from hotloop.trace.runs import read_manifest, state_of
 from hotloop.trace.traced import Pace, read_traced
 
+STARVED = 0.1
+"""Share of the time without a core from which on speeds are not the loop's own."""
+LEAST_SECONDS = 3
+"""Of a recording that tells something."""
 PROCESS_KEYS = {"pid", "parent_pid", "main", "clock_ns", "wall_ns"}
 
 
@@ -183,10 +187,15 @@ def _warnings(processes: list[Process], state: State) -> tuple[str, ...]:
         found.append(
             "no environment steps were counted: rates and the loop's begin are unknown; shares are of the whole run"
         )
-    seconds = (
-        sum(end - start for start, end in zip(processes[0].windows.start_ns, processes[0].windows.end_ns, strict=True))
-        / 1e9
-    )
-    if seconds < 3:
+    windows = processes[0].windows
+    lengths_s = (windows.end_ns - windows.start_ns) / 1e9
+    seconds, in_loop_s = float(lengths_s.sum()), float(lengths_s[windows.in_loop].sum())
+    starved_s = processes[0].counts.get("starved_ns", 0) / 1e9
+    if seconds >= LEAST_SECONDS and starved_s > STARVED * in_loop_s:
+        found.append(
+            f"the main thread was ready to run but had no core for {starved_s:.1f} s of the loop: other programs, or "
+            "more threads than cores, were in its way, so these speeds are not the loop's own"
+        )
+    if seconds < LEAST_SECONDS:
         found.append(f"only {seconds:.1f} s were recorded: shares are rough below 10 s")
     return tuple(found)

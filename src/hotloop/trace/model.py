@@ -226,7 +226,8 @@ class Process:
     memory: Memory
     overhead: Overhead
     counts: Mapping[str, int]
-    """All counters over the loop, including `gc_pauses`, `gc_pause_ns`, `page_faults_minor`, `page_faults_major`."""
+    """All counters over the loop, including `gc_pauses`, `gc_pause_ns`, `page_faults_minor`, `page_faults_major`,
+    `cpu_ns`, and `starved_ns`: how long the main thread was ready to run and had no core."""
     state: State
     warnings: tuple[str, ...]
 

@@ -16,13 +16,12 @@ from hotloop.phases import Phase
 from hotloop.trace.columns import Ints, Table, by_window, sum_by
 from hotloop.trace.correct import Costs, Entry, corrected
 from hotloop.trace.model import Thread
+from hotloop.trace.thinning import LEAST_TIMED
 
 Known = Mapping[int, dict[str, Any]]
 Sums = dict[int, tuple[int, int, int]]
 """Calls, total and self time by node."""
 SUMS = ("calls", "total_ns", "self_ns")
-LEAST_TIMED = 5
-"""Calls timed in a window that tell how long a call takes in it."""
 
 
 def phases_by_window(

@@ -45,7 +45,7 @@ SCHEMAS: dict[str, pa.Schema] = {
          ("gpu_bytes", pa.int64()), ("gpu_busy_percent", pa.int64()), ("cpu_ns", pa.int64()),
          ("minor_faults", pa.int64()), ("major_faults", pa.int64()),
          ("gc_pauses", pa.int64()), ("gc_pause_ns", pa.int64()), ("background_ns", pa.int64()),
-         ("reserved_bytes", pa.int64())]
+         ("reserved_bytes", pa.int64()), ("starved_ns", pa.int64())]
     ),
     "raw": pa.schema([("thread", pa.int32()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
     "totals": pa.schema(

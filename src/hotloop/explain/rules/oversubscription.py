@@ -19,6 +19,8 @@ TOO_MANY = 1.25
 FEWEST_CALLS = 20
 WAITING = 0.6
 """A network's code that is on the processor for less of its time than this waits for the other threads of its pool."""
+LEAST_BUSY, LEAST_STARVED = 0.05, 0.01
+"""Cores kept busy by others, and the share of time without a core, that are worth telling."""
 LEAST_SAMPLES = 50
 SMALL_NS = 10_000_000
 """A call that takes less at best gains nothing by a second thread that is worth the waiting."""
@@ -46,7 +48,7 @@ def find(loop: Loop) -> list[Cause]:
             atoms=indices(computing),
             residual=_undisturbed(computing),
             evidence=(
-                f"torch uses {threads} threads, other processes keep {busy:.1f} cores busy, there are {cores} cores",
+                f"torch uses {threads} threads, there are {cores} cores" + _others(loop, busy),
                 f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
                 f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
                 *_slowest(computing),
@@ -76,6 +78,14 @@ def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
         return False
     best_ns = sum(node.min_ns * node.calls for node in nodes) / sum(node.calls for node in nodes)
     return best_ns < SMALL_NS and _computing_share(computing) < WAITING
+
+
+def _others(loop: Loop, busy: float) -> str:
+    """Say what is known of those who keep the cores busy: other programs are not in the recording."""
+    starved = loop.trace.main.counts.get("starved_ns", 0) / loop.wall_ns
+    told = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
+    told += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
+    return "".join(f", {each}" for each in told)
 
 
 def _cpu_ns(process: Process) -> float:

@@ -1,0 +1,51 @@
+"""Scaling of spans that were not always timed, by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from hotloop.trace.columns import Table
+from hotloop.trace.thinning import Scale, scales
+
+NODES = {0: {0: {"kind": "root"}, 1: {"kind": "span", "code": 7}}}
+
+
+def table(**columns: list[int]) -> Table:
+    return {name: np.array(values, np.int64) for name, values in columns.items()}
+
+
+def scaled(timed: list[int], ns: list[int], counted: list[int], kept: set[int] | None = None) -> Scale:
+    """Scale one span that was timed and counted so in windows 0, 1, ..."""
+    number = list(range(len(timed)))
+    windows = table(window=number, thread=[0] * len(number), node=[1] * len(number), calls=timed, total_ns=ns)
+    spans = table(window=number, code=[7] * len(number), timed=timed, counted=counted)
+    return scales(windows, spans, NODES, set(number) if kept is None else kept)
+
+
+def test_a_span_that_was_always_timed_is_not_scaled():
+    assert scaled([10, 20], [1_000, 2_000], [0, 0]) == Scale({7: 1.0}, {})
+
+
+def test_calls_that_were_only_counted_took_what_those_of_their_window_did():
+    # 10 calls of 1,000 ns, all timed; then 10 of 50 ns timed and 90 counted. The calls alone would say 5.5 times.
+    found = scaled([10, 10], [10_000, 500], [0, 90])
+    assert found.calls == {7: 5.5}
+    assert found.time[7] == pytest.approx((10_500 + 90 * 50) / 10_500)
+
+
+def test_a_window_that_timed_too_few_borrows_from_the_nearest_that_tells():
+    found = scaled([10, 0, 4, 10], [10_000, 0, 4, 1_000], [0, 5, 5, 0])
+    # Window 1 borrows from window 0 (1,000 ns a call), window 2 from window 3 (100 ns).
+    assert found.time[7] == pytest.approx((11_004 + 5 * 1_000 + 5 * 100) / 11_004)
+
+
+def test_where_no_window_tells_the_mean_does():
+    found = scaled([2, 2], [200, 600], [4, 0])
+    assert found.time[7] == pytest.approx((800 + 4 * 200) / 800)
+
+
+def test_times_are_those_of_the_windows_kept_and_calls_those_of_the_run():
+    found = scaled([10, 10], [10_000, 1_000], [10, 20], kept={1})
+    assert found.calls == {7: 2.5}
+    assert found.time == {7: pytest.approx(3.0)}
