@@ -76,8 +76,12 @@ def test_terminal_and_files_say_the_same(place, tmp_path):
 
 def test_a_file_that_cannot_be_written_is_one_line(place):
     done = call("explain", "--json", "--charts", "nowhere/c.png", cwd=place, expect=2)
-    assert done.stderr.startswith("hotloop: cannot write nowhere/c.png")
+    assert "cannot write nowhere/c.png: make the folder nowhere first" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+    done = call("explain", "--charts", "c.foo", cwd=place, expect=2)
+    assert "must be a file name that ends in .png, not 'c.foo'" in done.stderr
+    done = call("run", "--budget", "200%", "x.py", cwd=place, expect=2)
+    assert "must be a share above 0 and up to 100%, such as 1%, not '200%'" in done.stderr
 
 
 def test_ls_shows_the_rate_of_the_run(place):

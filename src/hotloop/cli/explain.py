@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotloop.cli.arguments import file_ending_in
 from hotloop.errors import HotloopError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--output", type=Path, metavar="F.txt", help="write the report as text, too (F.svg: as a picture)"
     )
-    parser.add_argument("--charts", type=Path, metavar="F.png", help="draw the charts, too")
+    parser.add_argument("--charts", type=file_ending_in(".png"), metavar="F.png", help="draw the charts, too")
     parser.add_argument("--detailed", type=Path, metavar="F.json", help="write everything there is, too")
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hotloop.cli.arguments import file_ending_in
 from hotloop.cli.evaluate import choose_places
 from hotloop.errors import HotloopError
 
@@ -33,7 +34,9 @@ MOST_FRAMES = 3000
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or a run directory, of which the best is taken")
-    parser.add_argument("--gif", type=Path, metavar="F.gif", help="film the game instead of showing it")
+    parser.add_argument(
+        "--gif", type=file_ending_in(".gif"), metavar="F.gif", help="film the game instead of showing it"
+    )
     parser.add_argument("--board", type=int, metavar="N", help="Snake: size of the board (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: play Gymnasium's own environment")
     parser.add_argument("--level", metavar="1-2", help="Mario, Ricochet: the level (default: as trained)")
@@ -87,8 +90,8 @@ def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[st
     first = next(pictures)
     try:
         first.save(path, save_all=True, append_images=pictures, duration=durations, loop=0, optimize=False)
-    except (OSError, ValueError) as error:
-        raise HotloopError(f"cannot write {path} ({error}): give a file name that ends in .gif") from error
+    except OSError as error:
+        raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
     print(f"hotloop: wrote {path}", file=sys.stderr)
     return ending | {"gif": str(path)}
 

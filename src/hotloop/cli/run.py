@@ -13,6 +13,7 @@ from pathlib import Path
 from hotloop.cli.ahead import set_threads_of
 from hotloop.errors import HotloopError
 
+A_SHARE = "a share above 0 and up to 100%, such as 1%"
 USAGE = "hotloop run [options] (script.py | -m module) [args ...]"
 LAYERS_EVERY = 20
 EXAMPLES = """\
@@ -138,13 +139,13 @@ def _target(rest: list[str]) -> tuple[str, bool, list[str]]:
     return rest[0], False, rest[1:]
 
 
-def _number(value: str, meaning: str, allowed: Callable[[float], bool]) -> float:
+def _number(value: str, meaning: str, allowed: Callable[[float], bool], told: str | None = None) -> float:
     try:
         number = float(value)
     except ValueError:
         number = float("nan")
     if not allowed(number):
-        raise argparse.ArgumentTypeError(f"must be {meaning}, not {value!r}")
+        raise argparse.ArgumentTypeError(f"must be {meaning}, not {told or value!r}")
     return number
 
 
@@ -166,10 +167,9 @@ def _whole(value: str) -> int:
 
 def _share(value: str) -> float:
     """Read `1%` or `0.01`."""
-    meaning = "a share such as 1%"
-    if value.endswith("%"):
-        return _number(value[:-1], meaning, lambda number: 0 < number <= 100) / 100
-    return _number(value, meaning, lambda number: 0 < number <= 1)
+    percent = value.endswith("%")
+    number = _number(value.removesuffix("%"), A_SHARE, lambda number: 0 < number <= (100 if percent else 1), told=value)
+    return number / 100 if percent else number
 
 
 def _after(value: str) -> tuple[int, float]:

@@ -304,7 +304,8 @@ def prepare(shell: Shell, agent: Agent) -> Training:
         frames, _ = env.reset(seed=training_seeds(config.seed, config.envs, np.uint32))
         stacks = carracing.Stacks(frames, config.stack)
     with shell.preparing("replay"):
-        replay = make_replay(config, frames)
+        replay = make_replay(config, frames, config.buffer)
+        rehearse(config, frames)
     with shell.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, 1))
         agent.learner.greedy(stacks.seen)
@@ -321,7 +322,7 @@ def prepare(shell: Shell, agent: Agent) -> Training:
     return run
 
 
-def make_replay(config: Config, seen: np.ndarray) -> FrameReplay | VectorReplay:
+def make_replay(config: Config, seen: np.ndarray, capacity: int) -> FrameReplay | VectorReplay:
     """Make a replay for observations such as these, [N, ...]."""
     from hotloop.replay import FrameReplay, VectorReplay
 
@@ -330,8 +331,19 @@ def make_replay(config: Config, seen: np.ndarray) -> FrameReplay | VectorReplay:
         "n_step": config.n_step, "gamma": config.gamma,
     }  # fmt: skip
     if config.state == "visual":
-        return FrameReplay(config.buffer, len(seen), seen.shape[1:], config.stack, **common)
-    return VectorReplay(config.buffer, len(seen), seen.shape[1:], seen.dtype, **common)
+        return FrameReplay(capacity, len(seen), seen.shape[1:], config.stack, **common)
+    return VectorReplay(capacity, len(seen), seen.shape[1:], seen.dtype, **common)
+
+
+def rehearse(config: Config, seen: np.ndarray) -> None:
+    """Compile what the replay needs, in a spare one."""
+    steps = 2 * (config.n_step + config.stack)
+    spare = make_replay(config, seen, steps * len(seen))
+    action = np.zeros((len(seen), carracing.ACTION_SIZE[config.action_form]), np.float32)
+    never = np.zeros(len(seen), np.bool_)
+    for _ in range(steps):
+        spare.add(seen, action, action[:, 0], never, never, seen)
+    spare.sample(1, np.random.default_rng(0))
 
 
 def _learner_config(config: Config) -> SACConfig:
