@@ -84,7 +84,8 @@ def read_curve(run: Path, column: str = "eval_return", every: int = 0) -> list[t
     """Return steps, seconds and the number of a column of `progress.csv` at each point where it is new.
 
     A row repeats the last evaluation until the next, and an evaluation may give the same number once more. So there is
-    a new one where any of its numbers changed, and in the first row at or past each multiple of `every` steps.
+    a new one where any of its numbers changed, and in the first row at or past each multiple of `every` steps. Seconds
+    begin anew at a `--resume`: they are added up.
 
     Args:
         run: A run directory.
@@ -93,7 +94,10 @@ def read_curve(run: Path, column: str = "eval_return", every: int = 0) -> list[t
     """
     with (run / "progress.csv").open(encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row.get(column)]
-    told = [(int(row["env_steps"]), float(row["seconds"]), float(row[column])) for row in rows]
+    seconds = np.array([float(row["seconds"]) for row in rows])
+    falls = np.diff(seconds, prepend=0.0) < 0
+    seconds += np.cumsum(np.where(falls, np.roll(seconds, 1), 0.0))
+    told = [(int(row["env_steps"]), at, float(row[column])) for row, at in zip(rows, seconds.tolist(), strict=True)]
     marks = [[row.get(name) for name in (EVALUATED if column in EVALUATED else (column,))] for row in rows]
     passed = [steps // every if every else 0 for steps, _, _ in told]
     return [each for i, each in enumerate(told) if i == 0 or (marks[i], passed[i]) != (marks[i - 1], passed[i - 1])]

@@ -21,7 +21,7 @@ import threading
 import tomllib
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 ZOO = Path(__file__).resolve().parent
 HOTLOOP = Path(sys.executable).with_name("hotloop")
@@ -34,6 +34,10 @@ AFTER = "5s"
 TIMEOUT_S = 300
 LEAST_HITS, MOST_ERROR = 0.95, 0.1
 FAILED = "(failed)"
+
+
+Measuring = Literal["turns", "recorded", "none"]
+"""How the gain of a fix is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +96,13 @@ def read_cases(names: list[str]) -> list[Case]:
     return cases
 
 
-def study(case: Case, quick: bool, kept: Path) -> Result:
+def study(case: Case, measuring: Measuring, kept: Path) -> Result:
     """Record, explain and measure one case."""
     if not case.rule:
-        alarms = explain(case, "clean.py", kept)
+        alarms = explain(case, "clean.py", kept)["findings"]
         return Result(case.name, "", "", None, None, _rules(alarms), None, None, None, None, None)
-    findings = explain(case, "slow.py", kept)
-    alarms = explain(case, "fixed.py", kept)
+    slow, fixed = (explain(case, script, kept) for script in TWINS)
+    findings, alarms = slow["findings"], fixed["findings"]
     first = findings[0] if findings else {}
     planted = next((each for each in findings if each["rule"] == case.rule), None)
     missing = [rule for rule in case.also if rule not in _rules(findings)]
@@ -108,7 +112,9 @@ def study(case: Case, quick: bool, kept: Path) -> Result:
         told = planted is not None and blames(case, planted) and not missing
         found = first.get("rule", "")
         return Result(case.name, case.rule, found, told, told, _rules(alarms), None, None, None, None, None)
-    measured = None if quick else measure_gain(case)
+    measured = None
+    if measuring != "none":
+        measured = measure_gain(case) if measuring == "turns" else unrecorded_speed(fixed) / unrecorded_speed(slow)
     gains = [planted[name] if planted else None for name in ("gain", "gain_low", "gain_high")]
     error = abs(gains[0] / measured - 1) if gains[0] and measured else None
     return Result(
@@ -117,10 +123,10 @@ def study(case: Case, quick: bool, kept: Path) -> Result:
     )  # fmt: skip
 
 
-def study_or_fail(case: Case, quick: bool, kept: Path) -> Result:
+def study_or_fail(case: Case, measuring: Measuring, kept: Path) -> Result:
     """Study one case; one that fails counts as missed, and the others go on."""
     try:
-        return study(case, quick, kept)
+        return study(case, measuring, kept)
     except (CaseFailed, subprocess.TimeoutExpired) as error:
         say(f"{case.name} failed: {error}")
         hit = False if case.rule else None
@@ -128,8 +134,8 @@ def study_or_fail(case: Case, quick: bool, kept: Path) -> Result:
         return Result(case.name, case.rule, FAILED, hit, hit, alarms, None, None, None, None, None)
 
 
-def explain(case: Case, script: str, kept: Path) -> list[dict[str, Any]]:
-    """Record a script of the case, unless that was kept, and return the findings on it, best first."""
+def explain(case: Case, script: str, kept: Path) -> dict[str, Any]:
+    """Record a script of the case, unless that was kept, and return what is said of it."""
     run = kept / case.name / script.removesuffix(".py")
     if not run.exists():
         say(f"{case.name}: recording {script}")
@@ -140,7 +146,12 @@ def explain(case: Case, script: str, kept: Path) -> list[dict[str, Any]]:
         except (CaseFailed, subprocess.TimeoutExpired):
             shutil.rmtree(run, ignore_errors=True)  # what is there is taken for good the next time
             raise
-    return json.loads(execute([HOTLOOP, "explain", run, "--json"]))["findings"]
+    return json.loads(execute([HOTLOOP, "explain", run, "--json"]))
+
+
+def unrecorded_speed(report: dict[str, Any]) -> float:
+    """Return the env steps a second of a recording, without what recording cost."""
+    return report["counts"]["env_steps"] / report["wall_s"] / (1 - report["overhead_share"])
 
 
 def blames(case: Case, finding: dict[str, Any]) -> bool:
@@ -322,13 +333,19 @@ def main() -> int:
     """Run the zoo; 1 if too many planted causes were missed, an alarm is false, or the gains are told too badly."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("case", nargs="*", help="only these cases")
-    parser.add_argument("--quick", action="store_true", help="do not measure the gains")
+    parser.add_argument(
+        "--quick", dest="measuring", action="store_const", const="none", help="do not measure the gains"
+    )
+    parser.add_argument(
+        "--recorded", dest="measuring", action="store_const", const="recorded", default="turns",
+        help="take the gains from the speeds of the recordings: no longer than --quick, and rougher",
+    )  # fmt: skip
     parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings; explain those that are there")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         kept = arguments.keep or Path(folder)
-        results = [study_or_fail(case, arguments.quick, kept) for case in read_cases(arguments.case)]
+        results = [study_or_fail(case, arguments.measuring, kept) for case in read_cases(arguments.case)]
     found = totals(results)
     if arguments.json:
         table = {"headings": HEADINGS, "rows": [cells(each) for each in results], "summary": summary(found)}

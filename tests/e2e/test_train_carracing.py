@@ -24,6 +24,7 @@ from hotloop.trace.load import _read_process
 
 SMALL = ("--envs", "2", "--batch", "16", "--learning-starts", "40", "--buffer", "2000", "--max-frames", "58")
 SMALL += ("--channels", "4", "4", "4", "--hidden", "16", "--threads", "1", "--updates-per-step", "2")
+DOCS = Path(__file__).resolve().parents[2] / "docs"
 RUN = ("--eval-episodes", "2", "--no-tensorboard")
 
 
@@ -160,6 +161,13 @@ def test_an_agent_alone_drives_as_it_did_and_cannot_be_resumed(trained: Path, tm
     assert not (tmp_path / "run").exists()
     with pytest.raises(HotloopError, match="is there already"):
         save_agent(trained, alone)
+
+
+def test_the_agent_that_the_docs_ship_drives() -> None:
+    told = json.loads(hotloop("evaluate", DOCS / "carracing-agent", "--episodes", 2, "--json").stdout)
+    # 700 and more is usual; but one car that leaves the road is no bug.
+    assert told["environments"][0]["score_mean"] > 200
+    assert size_of(DOCS / "carracing-agent") < 4_000_000
 
 
 def size_of(folder: Path) -> int:

@@ -71,6 +71,7 @@ def frame(text: str, file: str = "train.py", own: bool = True) -> Frame:
         ("memory.obs[at] = obs", Phase.STORE),
         ("self.buffer[self.at] = obs", Phase.STORE),
         ("if memory.obs[at] == obs:", None),
+        ("replay.priorities[index[i].item()] = abs(td[i].item()) ** 0.6", None),
         ("memory.append((obs, action, reward, nxt, done))", Phase.STORE),
         ("self.replay.push(transition)", Phase.STORE),
         ("rewards.append(reward)", Phase.STORE),

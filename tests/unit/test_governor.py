@@ -201,6 +201,22 @@ def test_spans_that_come_too_fast_are_thinned_at_once_and_held(listening):
     assert made.thinning[heavy.code] == MAX_THINNING, "not before the hold is over"
 
 
+@pytest.mark.parametrize("before", range(12))
+def test_where_recording_begins_all_spans_are_timed_however_far_they_are_thinned(listening, before):
+    """Regression: spans thinned to one block in 64 before `--after` were never timed in the seconds after it."""
+    heavy = spans.span("governor.heavy")
+    made = governor(200.0)
+    made.shed(Counter({heavy.code: 90_000}))
+    for _ in range(before):
+        made.open_block(spans.known_spans())
+    made.begin()
+    lit = []
+    for _ in range(1 + (1 << MAX_THINNING)):
+        made.open_block(spans.known_spans())
+        lit.append(spans.is_live(heavy))
+    assert [i for i, is_lit in enumerate(lit) if is_lit] == [0, 1 << MAX_THINNING]
+
+
 def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening):
     every = [spans.span(f"governor.exact.{i}") for i in range(4)]
     made = governor(2000.0)

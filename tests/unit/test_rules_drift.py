@@ -268,4 +268,5 @@ def test_growth_that_ends_is_priced_from_a_line_not_from_a_steep_begin():
     """A parabola would say that a call cost nothing before the first block (regression: a gain of 397 times)."""
     (finding,) = explain(training([195.0, 240, 311, 342, 312, 331], [9.0] * BLOCKS))
     assert finding.rule == "drift"
-    assert 1.5 < finding.gain < 3.0
+    # The line is too unsure to say that a call ever took less than in the first block: on average 288.5, then 195.
+    assert finding.gain == pytest.approx((288.5 + 9) / (195 + 9))

@@ -128,7 +128,7 @@ class Governor:
         self.tight_ns = tight_ns
         self.cost = Cost(IN_PLACE * self.tight_ns, IN_PLACE_SPREAD * self.tight_ns)
         self.blocks: deque[Block] = deque(maxlen=500)
-        self.index = 0
+        self.index = self._origin = 0
         self.dark = False
         self.thinning: dict[int, int] = {}
         self._fine: set[int] = set()
@@ -158,17 +158,26 @@ class Governor:
         done = dict((timed + counted).most_common(2 * COLUMNS))
         self.blocks.append(Block(length_ns, done, sum(timed.values())))
 
+    def begin(self) -> None:
+        """Count blocks from the next one on: in that one all spans are timed, however far they are thinned.
+
+        Where recording begins late, spans are thinned by then, and a short recording might never see them timed.
+        """
+        self._origin = self.index + 1
+
     def open_block(self, every: list[Span]) -> bool:
         """Choose which spans are timed in the next block; say whether that changed."""
         self.index += 1
         dense = len(self.blocks) < DENSE_BLOCKS
-        calibrate = self.index % (EVERY_DENSE if dense else EVERY_SPARSE) == 3
+        since = self.index - self._origin
+        # Never a block in which what is thinned is timed: those numbers are even.
+        calibrate = since % (EVERY_DENSE if dense else EVERY_SPARSE) == 3
         off: set[int] = set()
         # Steps inside an evaluation are no training: it must be seen, and so must what it is called from.
         self._evaluating = {each.code for each in every if each.phase is Phase.EVALUATE}
         for code in self._fine - self._evaluating - self._around:
             thin = self.thinning.get(code, 0)
-            if calibrate or (thin and self.index % (1 << thin)):
+            if calibrate or (thin and since % (1 << thin)):
                 off.add(code)
         changed, self._off = off != self._off, off
         if not changed:

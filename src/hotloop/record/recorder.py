@@ -356,6 +356,7 @@ class Recorder:
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
             self.armed = True
+            self._governor.begin()
             self._process_marks = self._marks()
             self.start_ns = self.loop_start_ns = self._window_start = at
 

@@ -50,11 +50,14 @@ def corrected(
         entries: Parents before children, the root first. Not changed.
         scale: By code, all calls per timed call.
         costs: What recording cost.
-        time_scale: By code, the time of all calls per time of those that were timed, if that is not `scale`.
+        time_scale: By code, the time of all calls per time of those that were timed, 1 if it is not there; without it,
+            `scale`.
     """
     by_id = {e.id: Entry(e.id, e.parent, e.kind, e.code, e.calls, e.total_ns, e.self_ns, e.dark) for e in entries}
-    factor = {e.id: scale.get(e.code, 1.0) if e.kind == "span" else 1.0 for e in entries}
-    longer = factor if time_scale is None else {e.id: time_scale.get(e.code, factor[e.id]) for e in entries}
+    factor, longer = (
+        {e.id: by_code.get(e.code, 1.0) if e.kind == "span" else 1.0 for e in entries}
+        for by_code in (scale, scale if time_scale is None else time_scale)
+    )
     below = _costs_below(by_id, factor, costs)
     for entry in by_id.values():
         entry.calls *= factor[entry.id]

@@ -37,7 +37,7 @@ LINES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     ),
     (Phase.SAMPLE, re.compile(rf"(?i)\bin {_BATCH}\b|zip\(\*|{_MAKER}\(.*\b{_BATCH}\b")),
     (Phase.STORE, re.compile(rf"(?i)({_KEEPER}|{_FIELD})\.(append|appendleft|extend|push|add|store|put|insert)\(")),
-    (Phase.STORE, re.compile(rf"(?i)^(self\.)?{_KEEPER}(\.\w+)?\[[^=]*\]\s*=[^=]")),
+    (Phase.STORE, re.compile(rf"(?i)^(self\.)?{_KEEPER}(\.(?!\w*priorit)\w+)?\[[^=]*\]\s*=[^=]")),
 )
 FILES: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.LOG, re.compile(r"(tqdm|tensorboard|wandb|logging)[/\\]")),

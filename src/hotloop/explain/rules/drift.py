@@ -108,7 +108,7 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
         rule="drift",
         title=f"{nodes[first.node].name} gets slower and slower{why}: {times(growth(first.cost))} times in this run.",
         atoms=indices(claimed),
-        residual=_residual(loop, blocks, found, calls),
+        residual=_residual(blocks, found, calls),
         evidence=(
             f"a call takes {duration(1e9 * float(first.cost[:THIRD].mean()))} in the first third of the run and "
             f"{duration(1e9 * float(first.cost[-THIRD:].mean()))} in the last; the rest of the loop "
@@ -123,40 +123,35 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
     )
 
 
-def _residual(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Residual:
+def _residual(blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Residual:
     """Expect that a call goes on taking what it took at the begin of the loop: the part that does not grow.
 
-    A curve through the blocks says what that was, once the machine's ups and downs are taken out. It is not more than
-    in the first block. All calls of each block count, for those that were timed may lie early in the run, where they
-    were cheap.
+    A curve through the blocks says what that was, once the machine's ups and downs are taken out, and how surely: its
+    upper end is taken, for to expect too little there is to promise a gain without end. It is not more than in the
+    first block. All calls of each block count, for those that were timed may lie early in the run, where they were
+    cheap.
     """
-    claimed = saved = least = 0.0
+    spent = saved = least = 0.0
     for place in found:
         against = place.cost / place.machine
         at = blocks.steps_before / blocks.steps_before[-1]
-        curve = _growth_curve(at[place.blocks], against)
-        start, early = min(max(float(curve[-1]), 0.0), float(against[0])), float(against[:THIRD].mean())
+        curve, error = _growth_curve(at[place.blocks], against)
+        start, early = min(max(float(curve[-1]), 0.0) + error, float(against[0])), float(against[:THIRD].mean())
         machine, cost = np.ones(BLOCKS), np.maximum(np.polyval(curve, at), start)
         machine[place.blocks], cost[place.blocks] = place.machine, place.cost
+        spent += float((cost * calls[place.node]).sum())
         saved += float(((cost - machine * start) * calls[place.node]).sum())
         least += float(((cost - machine * early) * calls[place.node]).sum())
-        claimed += loop.thread.recorded_ns(place.node) / 1e9 * _part(loop, blocks, place.node, calls)
-    left = 1.0 - saved / claimed
-    return clamped(left, left / 2, 1.0 - least / claimed)
+    left = 1.0 - saved / spent
+    return clamped(left, left / 2, 1.0 - least / spent)
 
 
-def _growth_curve(at: Floats, cost: Floats) -> Floats:
-    """Fit a line, or a parabola where growth speeds up.
+def _growth_curve(at: Floats, cost: Floats) -> tuple[Floats, float]:
+    """Fit a line, or a parabola where growth speeds up; return it with the standard error of where it begins.
 
     A parabola that bends down fits growth that ends, too, but before the first block, where nothing was seen, it falls
     steeply: a call would have cost next to nothing there.
     """
-    parabola = np.polyfit(at, cost, 2, w=1 / cost)
-    return parabola if parabola[0] > 0 else np.polyfit(at, cost, 1, w=1 / cost)
-
-
-def _part(loop: Loop, blocks: Blocks, node: int, calls: dict[int, Floats]) -> float:
-    """Return the part of a node's calls in the loop that lies in the blocks; of the steps for a gap."""
-    whole = loop.thread.by_id[node].calls
-    inside = float(calls[node].sum()) if whole else float(blocks.counts["env_steps"].sum())
-    return min(inside / max(whole or loop.env_steps, 1), 1.0)
+    fits = [np.polyfit(at, cost, degree, w=1 / cost, cov=True) for degree in (1, 2)]
+    curve, covariance = fits[1] if fits[1][0][0] > 0 else fits[0]
+    return curve, float(np.sqrt(covariance[-1, -1]))
