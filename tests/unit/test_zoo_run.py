@@ -71,3 +71,8 @@ def test_a_script_that_ends_too_early_says_why(zoo: ModuleType, script: Path) ->
 
 def test_every_case_has_the_same_meter() -> None:
     assert len({each.read_bytes() for each in ZOO.glob("*/meter.py")}) == 1
+
+
+def test_the_speed_of_a_recording_is_told_without_what_recording_cost(zoo: ModuleType) -> None:
+    report = {"counts": {"env_steps": 900}, "wall_s": 10.0, "overhead_share": 0.1}
+    assert zoo.unrecorded_speed(report) == pytest.approx(100.0)
