@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
+from typing import Any
+
+import pytest
+import torch
+
+from hotloop import pipelines
+from hotloop.cli import evaluate, play
+from hotloop.errors import HotloopError
 
 HALVES = """
 from pathlib import Path
@@ -36,3 +45,25 @@ def test_torchs_helping_threads_compute_without_subnormal_numbers(tmp_path):
     code = HALVES.replace("OUT", str(tmp_path / "run"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.stdout.split() == ["0", "0"], done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("command", [evaluate, play])
+def test_agents_play_with_one_thread(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's two, an evaluation beside a training took three times as long, most of it spent waiting."""
+    seen = []
+
+    def load_agent(*_: object) -> None:
+        seen.append(torch.get_num_threads())
+        raise HotloopError("nothing to load")
+
+    monkeypatch.setattr(pipelines, "load_agent", load_agent)
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(HotloopError, match="nothing to load"):
+            command.run(parser.parse_args(["nowhere"]))
+        assert (seen, torch.get_num_threads()) == ([1], 2)
+    finally:
+        torch.set_num_threads(before)

@@ -34,10 +34,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play and report; return the exit code."""
-    from hotloop.pipelines.checks import require_device, require_training
+    from hotloop.pipelines.checks import require_training, torch_threads
 
     require_training()
+    # One thread: acting for a few games is little work, and two threads wait for each other if anything else is busy.
+    with torch_threads(1):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from hotloop.pipelines import evaluation, game, load_agent
+    from hotloop.pipelines.checks import require_device
     from hotloop.pipelines.shipped import save_agent
 
     require_device(arguments.device)

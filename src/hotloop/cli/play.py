@@ -48,10 +48,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play one game; return the exit code."""
-    from hotloop.pipelines.checks import require_device, require_training
+    from hotloop.pipelines.checks import require_training, torch_threads
 
     require_training()
+    # A network that sees one picture is small: two threads wait for each other longer than they compute.
+    with torch_threads(1):
+        return _run(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     from hotloop.pipelines import game, load_agent
+    from hotloop.pipelines.checks import require_device
 
     if arguments.fps is not None and not 0 < arguments.fps <= 1000:
         raise HotloopError(f"--fps is {arguments.fps}: give a number above 0, at most 1000")
