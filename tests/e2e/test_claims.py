@@ -117,5 +117,6 @@ def test_the_zoo_needs_the_findings_that_must_be_there_besides(zoo, monkeypatch,
     rules = [each for each in ("list_batch", "impossible_timing", "parts_do_not_sum") if each != missing]
     place = {"file": case.file, "line": case.lines[0], "gain": 1.2, "gain_low": 1.1, "gain_high": 1.3}
     slow = [{"rule": rule} | place for rule in rules]
-    monkeypatch.setattr(zoo, "explain", lambda case, script, kept: slow if script == "slow.py" else [])
-    assert zoo.study(case, quick=True, kept=tmp_path).hit is (missing is None)
+    said = {"slow.py": {"findings": slow}, "fixed.py": {"findings": []}}
+    monkeypatch.setattr(zoo, "explain", lambda case, script, kept: said[script])
+    assert zoo.study(case, measuring="none", kept=tmp_path).hit is (missing is None)
