@@ -5,8 +5,11 @@ BIN := $(VENV)/bin
 # -qq: only errors. Each set-up step says in one line what it does.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 MAX_FILE_LINES := 400
+# Tests in two processes, a file at a time, since the tests of a file share what was recorded and trained for them.
+# In the order of collection: the files of tests/e2e take longest, and would otherwise be left for the end.
+WORKERS ?= 2
 
-.PHONY: help demo test check bench zoo slow soak clean
+.PHONY: help demo test check bench zoo slow soak fuzz clean
 .DELETE_ON_ERROR:
 
 help:
@@ -16,6 +19,7 @@ help:
 	@echo "make zoo    planted bottlenecks: hits, false alarms, predicted against measured gain"
 	@echo "make bench  our parts beside their peers"
 	@echo "make slow   the long tests"
+	@echo "make fuzz   2,000 damaged runs, 1,000 damaged checkpoints, then guided by coverage for SECONDS (default 60)"
 	@echo "make soak   collectors killed at random, 300 times and 30 times with emulators"
 	@echo "make clean  remove caches and what the targets made; .venv stays"
 
@@ -60,13 +64,21 @@ demo: $(VENV)/.stamp-train
 	$(BIN)/hotloop demo --out runs/demo
 
 test: $(VENV)/.stamp-dev $(VENV)/.stamp-system
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 	$(BIN)/python -m pytest -m slow
 
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python bench/soak.py
+
+# Atheris guides the damage by coverage. It is not among the development tools: it installs on few systems.
+SECONDS ?= 60
+fuzz: $(VENV)/.stamp-dev
+	$(BIN)/python tests/fuzz/runs.py --count 2000
+	$(BIN)/python tests/fuzz/checkpoints.py --count 1000
+	@$(INSTALL) atheris || echo "fuzz: atheris is MISSING (pip install atheris): no guided fuzzing"
+	$(BIN)/python tests/fuzz/guided.py -max_total_time=$(SECONDS)
 
 check: $(VENV)/.stamp-dev
 	$(BIN)/ruff format --check .

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +45,12 @@ def _compile(source: Path) -> Path:
     built = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     include = f"-I{sysconfig.get_paths()['include']}"
-    command = [*compiler, "-O2", "-shared", "-fPIC", include, str(source), "-o", str(built), "-lm"]
-    subprocess.run(command, check=True, capture_output=True, text=True)
+    # Renamed into place when it is whole: this folder is imported from while it is built, by an editable install.
+    with tempfile.TemporaryDirectory(dir=source.parent) as place:
+        made = Path(place) / built.name
+        command = [*compiler, "-O2", "-shared", "-fPIC", include, str(source), "-o", str(made), "-lm"]
+        subprocess.run(command, check=True, capture_output=True, text=True)
+        made.replace(built)
     return built
 
 

@@ -22,6 +22,7 @@ from measure import Estimate, Row, against_limit, estimate, main, mean_ratio_of,
 from hotloop import spans
 from hotloop.clock import now_ns
 from hotloop.record.hooks.patching import MISSING, Patches
+from hotloop.record.pausing import background_held
 from hotloop.record.session import Session, record
 from hotloop.spans import Span, recording
 from hotloop.trace.load import load
@@ -75,7 +76,7 @@ def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
 def paused(session: Session) -> Iterator[None]:
     """Make every span and counter a no-op and hold up the background thread; put all back afterwards."""
     assert session.recorder is not None
-    with session.recorder.held():
+    with background_held(session.recorder):
         every = list(spans.known_spans())
         were = [type(each) for each in every]
         spans._recording = False

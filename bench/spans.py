@@ -35,6 +35,7 @@ from update import PARTS, StudyProfiler, make_update
 
 from hotloop.clock import now_ns
 from hotloop.record.options import RecordOptions
+from hotloop.record.pausing import background_held
 from hotloop.record.session import record
 from hotloop.spans import Span, is_live, recording, span
 
@@ -186,7 +187,7 @@ def whole_recorder(updates: Updates, pairs: int, seconds: float) -> list[Row]:
                 if turn == "on":
                     on[i] = _mean_ns(updates["hotloop"], seconds)
                 else:
-                    with session.recorder.held():
+                    with background_held(session.recorder):
                         off[i] = _mean_ns(updates["plain"], seconds)
             _still_recording()
     found = estimate(mean_ratio_of, on, off)

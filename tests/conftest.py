@@ -1,4 +1,4 @@
-"""Fails any test that leaves something running or allocated behind.
+"""Fails any test that leaves something running or allocated behind, and makes Ctrl-C work in every child.
 
 A recorder, thread, process or shared-memory block that outlives its test makes later tests fail for no
 reason of their own, and is what a user would be left with after a crash.
@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 import multiprocessing
 import os
+import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -99,6 +101,21 @@ def _ours(blocks: frozenset[str]) -> list[str]:
             except OSError:
                 continue  # ended meanwhile, or another user's
     return sorted(name for name in blocks if f"{SHARED_MEMORY}/{name}" not in foreign)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_can_be_interrupted() -> Iterator[None]:
+    """Undo what a shell does to a background job: SIGINT ignored, which every child inherits through exec."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def short_path() -> Iterator[Path]:
+    """A temporary folder for scripts that open Unix sockets below it: their paths may have 107 bytes."""
+    with tempfile.TemporaryDirectory(dir="/tmp" if os.path.isdir("/tmp") else None) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)

@@ -6,9 +6,13 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Before Python 3.13 a pending call from another thread is only seen when the main thread takes the interpreter's lock
    again, unless it is told to look for one. Whether the lock is free, later versions do not tell. */
@@ -978,7 +982,49 @@ hold(PyObject *Py_UNUSED(module), PyObject *on)
     Py_RETURN_NONE;
 }
 
+/* Python code that runs at exit cannot know the exit code: `sys.exit(3)` leaves no trace. The C library passes it to the
+   functions registered with on_exit, after the interpreter is gone. */
+#ifdef __GLIBC__
+static struct { char *path; off_t position; pid_t pid; } exit_note;
+
+static void
+write_exit_code(int status, void *Py_UNUSED(ignored))
+{
+    if (exit_note.path == NULL || exit_note.pid != getpid()) /* a forked child ends here, too */
+        return;
+    char digits[16];
+    int length = snprintf(digits, sizeof digits, "%11d", status & 0xff);
+    int file = open(exit_note.path, O_WRONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (file < 0)
+        return;
+    if (pwrite(file, digits, length, exit_note.position) != length) {
+        /* The provisional exit code stays. */
+    }
+    close(file);
+}
+#endif
+
+static PyObject *
+note_exit_code(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *path;
+    long long position;
+    if (!PyArg_ParseTuple(args, "yL", &path, &position))
+        return NULL;
+#ifdef __GLIBC__
+    int first = exit_note.path == NULL;
+    free(exit_note.path);
+    exit_note.path = strdup(path);
+    exit_note.position = (off_t)position;
+    exit_note.pid = getpid();
+    if (first && on_exit(write_exit_code, NULL) != 0)
+        return PyErr_SetFromErrno(PyExc_OSError);
+#endif
+    Py_RETURN_NONE;
+}
+
 static PyMethodDef methods[] = {
+    {"note_exit_code", note_exit_code, METH_VARARGS, "Have this process write its exit code into a file when it ends."},
     {"watch", watch, METH_VARARGS, "Look at all threads every tick until a moment; see hotloop.ticks.pure_watch."},
     {"wake", wake, METH_NOARGS, "End the watch that is going on, or the next one."},
     {"idle", (PyCFunction)(void (*)(void))idle, METH_FASTCALL, "Do nothing."},

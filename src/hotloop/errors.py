@@ -7,6 +7,18 @@ class HotloopError(Exception):
     """A mistake of the call: shown as one line, exit code 2."""
 
 
+class Interrupted(KeyboardInterrupt):
+    """Repeated signals end a training at once. Not a `HotloopError`: nothing may catch it and go on.
+
+    Attributes:
+        exit_code: That of the first signal.
+    """
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__()
+        self.exit_code = exit_code
+
+
 class RunNotFound(HotloopError):
     """There is no run where one was asked for."""
 

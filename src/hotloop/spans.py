@@ -14,13 +14,13 @@ import functools
 import inspect
 import threading
 import types
-import warnings
 from collections.abc import Callable, Generator
 from enum import IntEnum
 from typing import Any, TypeVar
 
 from hotloop import ticks
 from hotloop.clock import DeviceClock
+from hotloop.notice import notice
 from hotloop.phases import DEVICE_PHASES, Phase, phase_of
 from hotloop.ticks import Core, Log, Tally, note
 
@@ -28,6 +28,11 @@ Fn = TypeVar("Fn", bound=Callable[..., Any])
 
 COUNTER_BASE = 1 << 24
 """Codes from here on are counters: (code, amount). Below it are spans: (code, ns)."""
+
+_refused: set[str] = set()
+"""Counters that were given an amount which cannot be counted."""
+child_program = ""
+"""Python statements by which a child process starts to record itself; "" while nothing records."""
 
 MAX_NAMES = 4096
 """Names are meant to be few and fixed. More than this are recorded under one name, with a warning."""
@@ -128,13 +133,27 @@ def hook_span(name: str, phase: Phase | None = None, hook: Hook = Hook.METHOD) -
 
 
 def count(name: str, amount: int = 1) -> None:
-    """Add to a counter of the run: `env_steps`, `frames`, `episodes`, `updates`, or one of your own."""
+    """Add to a counter of the run: `env_steps`, `frames`, `episodes`, `updates`, or one of your own.
+
+    An amount that is no whole number is not counted; a message says so once. It is no error, for without a recorder
+    it would not be noticed.
+    """
     if not _recording:
         return
-    code = _counters.get(name)
-    if code is None:
-        code = counter_code(name)
-    note(code, amount)
+    try:
+        code = _counters.get(name)
+        if code is None:
+            code = counter_code(name if isinstance(name, str) else repr(name))
+        note(code, amount)
+    except (TypeError, OverflowError) as error:
+        _refuse_amount(name, error)
+
+
+def _refuse_amount(name: str, error: Exception) -> None:
+    if repr(name) in _refused:
+        return
+    _refused.add(repr(name))
+    notice(f"an amount for the counter {name!r} is not counted ({error}): give whole numbers below 2**63")
 
 
 def tally(name: str) -> Tally:
@@ -171,10 +190,9 @@ def _register(name: str, phase: Phase | None, hook: Hook | None) -> Span:
 def _overflow() -> Span:
     name = "(more names)"
     if name not in _spans:
-        warnings.warn(
+        notice(
             f"more than {MAX_NAMES} different span names: the rest share one. "
-            "Use few fixed names and put what varies into a counter.",
-            stacklevel=4,
+            "Use few fixed names and put what varies into a counter."
         )
         _spans[name] = _born(name, None, len(_by_code) + 1)
         _by_code.append(_spans[name])

@@ -282,6 +282,10 @@ def places_of(frame: FrameType | None) -> list[Place]:
     return found
 
 
+def pure_note_exit_code(path: bytes, position: int) -> None:
+    """Have this process write its exit code into a file when it ends: Python alone cannot, and leaves what is there."""
+
+
 def _accelerated() -> bool:
     return os.environ.get("HOTLOOP_PURE", "") in ("", "0")
 
@@ -294,6 +298,7 @@ if TYPE_CHECKING:
     watch, wake, hold = pure_watch, pure_wake, pure_hold
     idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
     open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
+    note_exit_code = pure_note_exit_code
     Step: Any = None
     from hotloop.ticks import PurePauses as Pauses
 
@@ -314,6 +319,7 @@ else:
             is_leaf,
             listen,
             note,
+            note_exit_code,
             open_step,
             use_classes,
             use_clock,
@@ -327,5 +333,6 @@ else:
         watch, wake, hold = pure_watch, pure_wake, pure_hold
         idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
         open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
+        note_exit_code = pure_note_exit_code
         Step, Pauses = None, PurePauses
         ACCELERATED = False

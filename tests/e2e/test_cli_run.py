@@ -34,7 +34,7 @@ sys.exit(code)
 
 
 def call(*words: object, cwd: Path, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*HOTLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=90)
+    done = subprocess.run([*HOTLOOP, *map(str, words)], cwd=cwd, capture_output=True, text=True)
     assert done.returncode == expect, f"{words} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -95,7 +95,7 @@ def test_ls_tells_how_each_script_ended(place, tmp_path):
     endings = {
         "well": ("pass", 0), "left": ("raise SystemExit(0)", 0), "raised": ("1 / 0", 1),
         "refused": ("raise SystemExit('no data')", 1), "code": ("raise SystemExit(3)", 3),
-        "ctrl-c": ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", 130),
+        "ctrl-c": ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", -signal.SIGINT),
     }  # fmt: skip
     for name, (ending, code) in endings.items():
         (tmp_path / "ending.py").write_text(f"sum(range(10))\n{ending}\n")
@@ -114,7 +114,7 @@ def test_ls_tells_how_each_script_ended(place, tmp_path):
 def test_a_script_that_records_itself_knows_how_it_ended(tmp_path):
     for name, ending, state in (("raised", "1 / 0", "failed"), ("well", "", "finished")):
         code = f"import hotloop\nhotloop.record('runs/{name}')\n{ending}"
-        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, timeout=60)
+        subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
         assert json.loads((tmp_path / "runs" / name / "run.json").read_text())["state"] == state
 
 
@@ -150,9 +150,9 @@ def test_a_run_that_is_going_and_one_that_was_killed_can_be_explained(place):
         process.send_signal(signal.SIGKILL)
         process.wait()
     content = json.loads(call("explain", "runs/long", "--json", cwd=place).stdout)
-    assert content["state"] == "killed"
+    assert (content["state"], content["complete"]) == ("killed", False)
     assert content["counts"]["env_steps"] > 0
-    assert "was killed" in call("explain", "runs/long", cwd=place).stdout
+    assert "was killed" in call("explain", "runs/long", cwd=place).stdout.splitlines()[0]
 
 
 def wait_for(place: Path) -> dict:
@@ -163,7 +163,6 @@ def wait_for(place: Path) -> dict:
             cwd=place,
             capture_output=True,
             text=True,
-            timeout=60,
         )
         if done.returncode == 0 and json.loads(done.stdout)["counts"]["env_steps"]:
             return json.loads(done.stdout)

@@ -21,7 +21,7 @@ needs_sb3 = pytest.mark.skipif(
 def call(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
     # One thread: on a busy machine the small networks of the examples would wait for the second.
     env = os.environ | {"OMP_NUM_THREADS": "1"}
-    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, timeout=110, env=env)
+    done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, env=env)
     assert done.returncode == 0, f"{words} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

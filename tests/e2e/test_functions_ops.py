@@ -72,7 +72,7 @@ print("weights", digest.hexdigest())
 
 
 def python(place: Path, *words: object, expect: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, *map(str, words)], cwd=place, capture_output=True, text=True, timeout=110)
+    done = subprocess.run([sys.executable, *map(str, words)], cwd=place, capture_output=True, text=True)
     assert done.returncode == expect, f"{words} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -118,8 +118,8 @@ def test_functions_are_counted_exactly_and_change_nothing(place, plain):
     assert rows["torch.as_tensor"]["kind"] == "native"
     assert rows["learn"]["file"].endswith("train.py")
     assert sum(row["share"] for row in content["functions"]) == pytest.approx(1.0)
-    # The iterations that were looked at are in no other table.
-    assert (content["counts"]["env_steps"], content["counts"]["updates"]) == (STEPS - 50, UPDATES - 50)
+    # The iterations that were looked at are counted, and are in no table of times.
+    assert (content["counts"]["env_steps"], content["counts"]["updates"]) == (STEPS, UPDATES)
     assert sum(row["self_s"] for row in content["phases"]) <= content["wall_s"] * 1.001
     shown = hotloop(place, "explain", "functions", "--detailed", "d.json").stdout
     assert "Functions  50 iterations after 100, not in the tables above" in shown
@@ -184,7 +184,7 @@ def test_all_at_once_change_nothing(place, plain):
     assert {name: look.get("state") for name, look in content["looks"].items()} == {
         "functions": "done", "operators": "done", "layers": None
     }  # fmt: skip
-    assert content["counts"]["env_steps"] == STEPS - 80
+    assert content["counts"]["env_steps"] == STEPS
 
 
 def test_a_run_that_is_killed_later_has_what_was_seen(place):
@@ -197,7 +197,7 @@ def test_a_run_that_is_killed_later_has_what_was_seen(place):
         going = explained(place, "killed")
         assert (going["state"], going["looks"]["functions"]["state"]) == ("running", "done")
         running.send_signal(signal.SIGKILL)
-        running.wait(20)
+        running.wait()
     finally:
         running.kill()
         running.communicate()

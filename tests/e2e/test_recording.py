@@ -42,7 +42,7 @@ def script(place: Path, body: str, name: str = "train.py") -> Path:
 
 
 def python(*words: object, cwd: Path, expect: int | None = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([sys.executable, *map(str, words)], cwd=cwd, capture_output=True, text=True, timeout=90)
+    done = subprocess.run([sys.executable, *map(str, words)], cwd=cwd, capture_output=True, text=True)
     assert expect is None or done.returncode == expect, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
@@ -95,15 +95,9 @@ def test_the_run_is_complete_however_the_script_ends(tmp_path, ending, code, tol
     assert_adds_up(trace)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [("def broken(:\n", "is not Python"), ("x = '\0'\n", "is not Python"), (None, "no script")],
-)
-def test_what_is_no_script_is_one_line_and_leaves_nothing(tmp_path, content, told):
-    if content is not None:
-        (tmp_path / "train.py").write_text(content)
+def test_a_missing_script_is_one_line_and_leaves_nothing(tmp_path):
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=2)
-    assert told in done.stderr
+    assert "no script" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
@@ -174,7 +168,7 @@ def test_a_directory_that_cannot_be_made_is_one_warning(tmp_path):
     (tmp_path / "file").write_text("in the way")
     done = hotloop_run("--out", "file/out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
-    assert done.stderr.count("training goes on unrecorded") == 1
+    assert done.stderr.count("the script runs unrecorded") == 1
     assert "Traceback" not in done.stderr
 
 
@@ -212,7 +206,7 @@ def test_no_more_space_is_one_warning_and_training_goes_on(tmp_path):
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
     assert done.stderr.count("Check the space and the rights of") == 1, done.stderr
-    assert "recorded a part of it, until the recorder failed" in done.stderr
+    assert "recorded a part of the run, until the recorder failed" in done.stderr
     assert "Traceback" not in done.stderr
     try:
         trace = load(tmp_path / "out")
@@ -414,7 +408,7 @@ def test_secrets_of_the_command_and_the_configuration_are_in_no_file(tmp_path):
         f"https://me:{secrets['url']}@example.com/x", secrets["token"], "--lr", "0.5",
     ]  # fmt: skip
     environment = os.environ | {"SERVICE_TOKEN": secrets["environment"]}
-    subprocess.run([sys.executable, str(path), *words], cwd=tmp_path, env=environment, check=True, timeout=60)
+    subprocess.run([sys.executable, str(path), *words], cwd=tmp_path, env=environment, check=True)
     files = [each for each in (tmp_path / "out").rglob("*") if each.is_file()]
     assert len(files) > 5
     for file in files:

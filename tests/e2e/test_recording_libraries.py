@@ -21,7 +21,7 @@ pytest.importorskip("gymnasium")
 def record(place: Path, body: str) -> Trace:
     (place / "train.py").write_text(textwrap.dedent(body))
     words = [sys.executable, "-m", "hotloop.cli.main", "run", "--out", "out", "train.py"]
-    done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=170)
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return load(place / "out")
 
@@ -91,10 +91,14 @@ def test_an_evaluation_of_sb3_is_no_training(tmp_path):
     assert trace.main.counts["env_steps"] == 600
     assert trace.main.counts["evaluation_env_steps"] > 0
     assert trace.main.counts["evaluation_episodes"] == 6
-    spent = sum(node.self_ns for node in trace.thread.nodes if node.phase is Phase.EVALUATE)
-    evaluations = [node for node in trace.thread.nodes if node.name == "evaluate_policy"]
+    thread = trace.thread
+    evaluations = [node for node in thread.nodes if node.name == "evaluate_policy"]
     assert sum(node.calls for node in evaluations) == 3
-    assert spent == pytest.approx(sum(node.total_ns for node in evaluations), rel=0.02)
+    inside = [node for each in evaluations for node in thread.subtree(each)]
+    assert {node.name for node in inside} >= {"DQN.predict", "QNetwork", "CartPoleEnv.step"}
+    assert {node.phase for node in inside} == {Phase.EVALUATE}
+    outside = [node for node in thread.nodes if node.kind == "span" and node not in inside]
+    assert Phase.EVALUATE not in {node.phase for node in outside}
 
 
 def test_weights_and_biases_is_logging(tmp_path):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import from_numpy
 
 from hotloop.learn import (
     DQN,
@@ -20,7 +24,9 @@ from hotloop.learn import (
     ppo_twin,
 )
 from hotloop.learn.choose import made_up_batch
+from hotloop.learn.dqn_state import ADAM_EPS
 from hotloop.learn.matmul import matmul
+from hotloop.learn.ppo_state import ADAM_EPS as PPO_ADAM_EPS
 
 SIZES = st.integers(1, 70)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -67,53 +73,162 @@ DQN_CONFIGS = st.builds(
 )
 
 
+UNIT = 2.0**-24
+"""Rounding error of one float32 operation, relative to its result."""
+DRAWS = 8
+
+
+def nearby(array: np.ndarray, depth: int, rng: np.random.Generator | None) -> np.ndarray:
+    """The same numbers, each moved by up to `depth` rounding errors; unmoved without a generator."""
+    if rng is None:
+        return array.copy()
+    return (array * (1 + depth * UNIT * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
+
+
+def rounding(gradient: Callable[[np.random.Generator | None], np.ndarray]) -> float:
+    """How far two correct implementations of a gradient may differ.
+
+    Matrix products are backward stable: a product with inner dimension `depth` is the exact one of factors that are
+    off by at most `depth` rounding errors. So the result of a correct implementation is the exact gradient of a
+    nearby problem; nearby problems drawn at random show how far that is. Where a ReLU or an argmax is undecided
+    within rounding, some of the draws fall on either side.
+    """
+    exact = gradient(None)
+    return max(float(np.abs(gradient(np.random.default_rng(draw)) - exact).max()) for draw in range(DRAWS))
+
+
+def check_adam(found: Moments, expected: Moments, before: np.ndarray, step: Callable[[np.ndarray], np.ndarray]) -> None:
+    """The first step of Adam from `before`, for a gradient that is known up to rounding.
+
+    `mean` is a tenth of the gradient. The step is monotone in it, and takes nearly its whole range around zero: where
+    the sum of a batch is zero but for rounding, even the direction is chance.
+    """
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=0, atol=expected.error)
+    np.testing.assert_allclose(
+        np.sqrt(found.square), np.sqrt(expected.square), rtol=1e-5, atol=expected.error * np.sqrt(0.001) / 0.1
+    )
+    slack = 4 * UNIT * np.abs(before) + 1e-6 * np.abs(step(expected.mean))
+    assert np.all(found.weights <= before - step(expected.mean - expected.error) + slack)
+    assert np.all(found.weights >= before - step(expected.mean + expected.error) - slack)
+
+
+class Moments(NamedTuple):
+    """Weights and Adam's moments after the first update, and how far the mean may be off."""
+
+    weights: np.ndarray
+    mean: np.ndarray
+    square: np.ndarray
+    error: float = 0.0
+
+
+def adam_step(lr: float, eps: float, step: int) -> Callable[[np.ndarray], np.ndarray]:
+    """What Adam subtracts in its update number `step`, if all gradients before were zero, as a function of the mean."""
+
+    def change(mean: np.ndarray) -> np.ndarray:
+        root = np.abs(mean) / 0.1 * np.sqrt(0.001 / (1 - 0.999**step))
+        return lr / (1 - 0.9**step) * mean / (root + eps)
+
+    return change
+
+
 @settings(deadline=None, max_examples=60)
-@given(config=DQN_CONFIGS, updates=st.integers(1, 4), done=st.integers(0, 1000), seed=SEEDS)
-def test_dqn_equals_its_twin(config: DQNConfig, updates: int, done: int, seed: int) -> None:
+@given(config=DQN_CONFIGS, done=st.integers(0, 1000), seed=SEEDS)
+def test_dqn_equals_its_twin(config: DQNConfig, done: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    batch = made_up_batch(config, 1, rng)._replace(weight=rng.random(config.batch, dtype=np.float32))
+    kernel = DQN(config, seed=seed, kernel="numba")._kernel
+    assert isinstance(kernel, dqn_fused.FusedMLP)
+    ours = kernel.vectors
+    begin = dqn_fused.Vectors(*(vector.copy() for vector in ours))
+    noise = rng.standard_normal((1, 2, len(kernel.silence)), dtype=np.float32)
+    depth = longest_sum(config)
+
+    def twin(rng: np.random.Generator | None) -> tuple[dqn_fused.Vectors, tuple]:
+        vectors = dqn_fused.Vectors(*(nearby(vector, depth, rng) for vector in begin))
+        found = dqn_twin.update_many(vectors, near_batch(batch, depth, rng), kernel.net, kernel.numbers, noise, done)
+        return vectors, found
+
+    found = dqn_fused.update_many(ours, batch, kernel.net, kernel.numbers, noise, done)
+    theirs, expected = twin(None)
+    for ours_told, twin_told, part in zip(found, expected, (0, 1), strict=True):
+        error = rounding(lambda rng, part=part: twin(rng)[1][part])
+        np.testing.assert_allclose(ours_told, twin_told, rtol=1e-5, atol=error)
+    error = rounding(lambda rng: twin(rng)[0].mean)
+    step = adam_step(config.lr, ADAM_EPS, done + 1)
+    check_adam(
+        Moments(ours.weights, ours.mean, ours.square),
+        Moments(theirs.weights, theirs.mean, theirs.square, error),
+        begin.weights,
+        step,
+    )
+
+
+@settings(deadline=None, max_examples=30)
+@given(config=DQN_CONFIGS, updates=st.integers(2, 4), done=st.integers(0, 1000), seed=SEEDS)
+def test_several_updates_of_dqn_in_a_call_equal_as_many_calls(
+    config: DQNConfig, updates: int, done: int, seed: int
+) -> None:
     rng = np.random.default_rng(seed)
     batch = made_up_batch(config, updates, rng)._replace(weight=rng.random(updates * config.batch, dtype=np.float32))
     kernel = DQN(config, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, dqn_fused.FusedMLP)
-    ours = kernel.vectors
-    theirs = dqn_fused.Vectors(*(vector.copy() for vector in ours))
+    together = kernel.vectors
+    one_by_one = dqn_fused.Vectors(*(vector.copy() for vector in together))
     noise = rng.standard_normal((updates, 2, len(kernel.silence)), dtype=np.float32)
-    arguments = (batch, kernel.net, kernel.numbers, noise, done)
-    found = dqn_fused.update_many(ours, *arguments)
-    expected = dqn_twin.update_many(theirs, *arguments)
-    np.testing.assert_allclose(found[0], expected[0], atol=1e-4, rtol=1e-4)
-    np.testing.assert_allclose(found[1], expected[1], atol=1e-4, rtol=1e-4)
-    close(ours.mean, theirs.mean, 1e-5)
-    close(ours.square, theirs.square, 1e-5)
-    moved(ours.weights, theirs.weights, theirs.mean, config.lr)
+    found = dqn_fused.update_many(together, batch, kernel.net, kernel.numbers, noise, done)
+    for k in range(updates):
+        rows = slice(k * config.batch, (k + 1) * config.batch)
+        part = Transitions(*(np.ascontiguousarray(column[rows]) for column in batch))
+        td_abs, loss = dqn_fused.update_many(one_by_one, part, kernel.net, kernel.numbers, noise[k : k + 1], done + k)
+        np.testing.assert_array_equal(td_abs, found[0][rows])
+        np.testing.assert_array_equal(loss, found[1][k : k + 1])
+    for a, b in zip(together, one_by_one, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @settings(deadline=None, max_examples=30)
 @given(config=DQN_CONFIGS, seed=SEEDS)
 def test_dqn_equals_torch(config: DQNConfig, seed: int) -> None:
-    batch = made_up_batch(config, 2, np.random.default_rng(seed))
+    batch = made_up_batch(config, 1, np.random.default_rng(seed))
     fused, torch = DQN(config, seed=seed, kernel="numba"), DQN(config, seed=seed, kernel="torch")
     np.testing.assert_allclose(fused.q_values(batch.obs), torch.q_values(batch.obs), atol=1e-5)
+    begin = fused._state.online.weights.numpy().copy()
+
+    def mean_of_torch(rng: np.random.Generator | None) -> np.ndarray:
+        learner = DQN(config, seed=seed, kernel="torch")
+        depth = longest_sum(config)
+        for vector in (learner._state.online.weights, learner._state.target_weights):
+            vector.copy_(from_numpy(nearby(vector.numpy(), depth, rng)))
+        learner.update(near_batch(batch, depth, rng))
+        return learner._state.online.mean.numpy()
+
     found, expected = fused.update(batch), torch.update(batch)
     np.testing.assert_allclose(found.td_abs, expected.td_abs, atol=1e-4, rtol=1e-4)
     np.testing.assert_allclose(found.loss, expected.loss, atol=1e-4, rtol=1e-4)
-    ours, theirs = fused._state.online, torch._state.online
-    close(ours.mean.numpy(), theirs.mean.numpy(), 1e-5)
-    moved(ours.weights.numpy(), theirs.weights.numpy(), theirs.mean.numpy(), config.lr)
+    check_adam(
+        Moments(*vectors_of(fused)),
+        Moments(*vectors_of(torch), rounding(mean_of_torch)),
+        begin,
+        adam_step(config.lr, ADAM_EPS, 1),
+    )
 
 
-def close(found: np.ndarray, expected: np.ndarray, part: float) -> None:
-    """Equal up to a part of the largest number, as sums in another order are."""
-    np.testing.assert_allclose(found, expected, rtol=0, atol=part * (1e-3 + np.abs(expected).max()))
+def vectors_of(learner: DQN) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    online = learner._state.online
+    return online.weights.numpy(), online.mean.numpy(), online.square.numpy()
 
 
-def moved(found: np.ndarray, expected: np.ndarray, mean: np.ndarray, lr: float) -> None:
-    """Equal weights, where the gradient is more than rounding.
+def longest_sum(config: DQNConfig) -> int:
+    return max(*config.shape.observation, *config.shape.hidden, config.batch)
 
-    Adam makes a whole step out of a gradient of any size: where the sum of a batch is zero but for rounding, the
-    sign of the step is chance.
-    """
-    sure = np.abs(mean) > 1e-4 * np.abs(mean).max()
-    np.testing.assert_allclose(found[sure], expected[sure], rtol=0, atol=1e-5 + 0.02 * lr)
+
+def near_batch(batch: Transitions, depth: int, rng: np.random.Generator | None) -> Transitions:
+    moved = {
+        name: nearby(getattr(batch, name), depth, rng)
+        for name in ("obs", "reward", "next_obs", "weight")
+        if getattr(batch, name) is not None
+    }
+    return batch._replace(**moved)
 
 
 PPO_CONFIGS = st.builds(
@@ -130,27 +245,66 @@ PPO_CONFIGS = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=60)
-@given(config=PPO_CONFIGS, updates=st.integers(1, 3), done=st.integers(0, 1000), seed=SEEDS)
-def test_ppo_equals_its_twin(config: PPOConfig, updates: int, done: int, seed: int) -> None:
-    rng = np.random.default_rng(seed)
+def made_up_minibatches(config: PPOConfig, updates: int, rng: np.random.Generator) -> tuple[Rollout, np.ndarray]:
     rows = 2 * config.minibatch
     numbers = rng.standard_normal((2, rows), dtype=np.float32)
     obs = rng.standard_normal((rows, config.observation[0]), dtype=np.float32)
     log_prob = np.log(rng.uniform(0.1, 0.9, rows)).astype(np.float32)
     rollout = Rollout(obs, rng.integers(config.actions, size=rows), log_prob, numbers[0], numbers[1])
-    order = rng.integers(rows, size=(updates, config.minibatch))
+    return rollout, rng.integers(rows, size=(updates, config.minibatch))
+
+
+@settings(deadline=None, max_examples=60)
+@given(config=PPO_CONFIGS, done=st.integers(0, 1000), seed=SEEDS)
+def test_ppo_equals_its_twin(config: PPOConfig, done: int, seed: int) -> None:
+    rollout, order = made_up_minibatches(config, 1, np.random.default_rng(seed))
     kernel = PPO(config, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, ppo_fused.FusedMLP)
-    ours = kernel.vectors
-    theirs = ppo_fused.Vectors(*(vector.copy() for vector in ours))
-    found = ppo_fused.update_many(ours, rollout, order, kernel.widths, kernel.numbers, done)
-    expected = ppo_twin.update_many(theirs, rollout, order, kernel.widths, kernel.numbers, done)
+    ours, numbers = kernel.vectors, kernel.numbers
+    begin = ppo_fused.Vectors(*(vector.copy() for vector in ours))
+    depth = max(*config.observation, *config.hidden, config.minibatch)
+
+    def twin(rng: np.random.Generator | None) -> tuple[ppo_fused.Vectors, np.ndarray]:
+        vectors = ppo_fused.Vectors(*(nearby(vector, depth, rng) for vector in begin))
+        moved = {
+            name: nearby(getattr(rollout, name), depth, rng) for name in ("obs", "log_prob", "advantage", "returns")
+        }
+        return vectors, ppo_twin.update_many(vectors, rollout._replace(**moved), order, kernel.widths, numbers, done)
+
+    found = ppo_fused.update_many(ours, rollout, order, kernel.widths, numbers, done)
+    theirs, expected = twin(None)
     # One row may stand on either side of the clipping's edge.
     np.testing.assert_allclose(found[:, :4], expected[:, :4], atol=1e-4, rtol=1e-4)
     np.testing.assert_allclose(found[:, 4], expected[:, 4], atol=1.01 / config.minibatch)
-    close(ours.mean, theirs.mean, 1e-4)
-    moved(ours.weights, theirs.weights, theirs.mean, config.value_lr)
+    error = rounding(lambda rng: twin(rng)[0].mean)
+    for part, lr in (
+        (slice(None, numbers.policy_size), numbers.policy_lr),
+        (slice(numbers.policy_size, None), numbers.value_lr),
+    ):
+        check_adam(
+            Moments(ours.weights[part], ours.mean[part], ours.square[part]),
+            Moments(theirs.weights[part], theirs.mean[part], theirs.square[part], error),
+            begin.weights[part],
+            adam_step(lr, PPO_ADAM_EPS, done + 1),
+        )
+
+
+@settings(deadline=None, max_examples=30)
+@given(config=PPO_CONFIGS, updates=st.integers(2, 3), done=st.integers(0, 1000), seed=SEEDS)
+def test_several_updates_of_ppo_in_a_call_equal_as_many_calls(
+    config: PPOConfig, updates: int, done: int, seed: int
+) -> None:
+    rollout, order = made_up_minibatches(config, updates, np.random.default_rng(seed))
+    kernel = PPO(config, seed=seed, kernel="numba")._kernel
+    assert isinstance(kernel, ppo_fused.FusedMLP)
+    together, rest = kernel.vectors, (kernel.widths, kernel.numbers)
+    one_by_one = ppo_fused.Vectors(*(vector.copy() for vector in together))
+    found = ppo_fused.update_many(together, rollout, order, *rest, done)
+    for k in range(updates):
+        alone = ppo_fused.update_many(one_by_one, rollout, order[k : k + 1], *rest, done + k)
+        np.testing.assert_array_equal(alone, found[k : k + 1])
+    for a, b in zip(together, one_by_one, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 def test_a_batch_may_come_without_weights() -> None:

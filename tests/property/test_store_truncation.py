@@ -183,6 +183,6 @@ def test_missing_tables_are_empty(tmp_path):
         found = store.read_table(tmp_path, table)
         assert set(found) == set(store.SCHEMAS[table].names)
         assert all(len(column) == 0 for column in found.values())
-    assert store.read_totals(tmp_path) == []
-    assert store.read_names(tmp_path) == []
+    assert store.read_totals(tmp_path).batches == ()
+    assert store.read_names(tmp_path) == ([], "")
     assert isinstance(found["node"], np.ndarray)

@@ -242,7 +242,7 @@ def test_cores_are_counted_where_a_system_has_no_affinity(monkeypatch: pytest.Mo
 
 def test_a_worker_that_is_told_to_records_itself(tmp_path: Path) -> None:
     with hotloop.record(tmp_path / "run"):
-        env = make(2, workers=1, begin_with="hotloop.record.children:start_here")
+        env = make(2, workers=1, recorded=True)
         env.reset(seed=1)
         for actions in actions_of(5, 2):
             env.step(actions)

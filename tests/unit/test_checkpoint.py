@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from tests.disks import full_disk
 
-from hotloop.learn import checkpoint
+from hotloop.learn import checkpoint, checkpoint_files
 
 GROUPS = {
     "learner": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "step": np.array(7, np.int64)},
@@ -61,8 +66,8 @@ def test_a_damaged_description_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_newer_format_is_refused(tmp_path: Path) -> None:
     path = written(tmp_path)
     outer = json.loads((path / checkpoint.META).read_text())
-    (path / checkpoint.META).write_text(json.dumps(outer | {"format": 2}))
-    with pytest.raises(checkpoint.CheckpointUnreadable, match="format 2"):
+    (path / checkpoint.META).write_text(json.dumps(outer | {"format": 3}))
+    with pytest.raises(checkpoint.CheckpointUnreadable, match="format 3"):
         checkpoint.read(path)
 
 
@@ -97,3 +102,169 @@ def test_where_none_is_it_says_so(tmp_path: Path) -> None:
         checkpoint.find(tmp_path / "gone")
     with pytest.raises(checkpoint.CheckpointUnreadable, match="not a checkpoint"):
         checkpoint.read(tmp_path)
+
+
+def outer_of(path: Path) -> dict[str, Any]:
+    return json.loads((path / checkpoint.META).read_text())
+
+
+def sign(path: Path, outer: dict[str, Any]) -> None:
+    """Write a description with the digest that belongs to it, as whoever crafts one can."""
+    body = {name: value for name, value in outer.items() if name != "digest"}
+    (path / checkpoint.META).write_text(json.dumps(body | {"digest": checkpoint_files._digest_of(body)}))
+
+
+def test_no_flipped_bit_of_the_description_goes_unnoticed(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    file, meant = path / checkpoint.META, checkpoint.read(path)
+    whole = file.read_bytes()
+    for place in range(len(whole)):
+        for bit in (0, 1, 4):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << bit]) + whole[place + 1 :])
+            try:
+                found = checkpoint.read(path)
+            except checkpoint.CheckpointUnreadable:
+                continue
+            assert (found.meta, found.groups.keys()) == (meant.meta, meant.groups.keys()), (place, bit)
+
+
+def test_a_checkpoint_of_the_first_format_is_read(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    outer = outer_of(path) | {"format": 1}
+    (path / checkpoint.META).write_text(json.dumps(outer))
+    with pytest.raises(checkpoint.CheckpointUnreadable, match="digest"):
+        checkpoint.read(path)
+    del outer["digest"]
+    (path / checkpoint.META).write_text(json.dumps(outer))
+    assert checkpoint.read(path).meta["pipeline"] == "p"
+
+
+@pytest.mark.parametrize(
+    "name", ["../x.safetensors", "/etc/passwd", "a/b.safetensors", "..", "", "x", "x.safetensors\n"]
+)
+def test_only_files_beside_the_description_are_read(tmp_path: Path, name: str) -> None:
+    path = written(tmp_path)
+    outer = outer_of(path)
+    outer["digests"][name] = "0" * 64
+    sign(path, outer)
+    with pytest.raises(checkpoint.CheckpointUnreadable, match="wrong file or digest"):
+        checkpoint.read(path)
+
+
+@pytest.mark.parametrize("what", ["link", "pipe", "folder"])
+@pytest.mark.parametrize("name", ["learner.safetensors", checkpoint.META])
+def test_only_regular_files_are_read(tmp_path: Path, what: str, name: str) -> None:
+    path = written(tmp_path)
+    file = (path / name).rename(tmp_path / name)
+    if what == "link":
+        (path / name).symlink_to(file)
+    elif what == "pipe":
+        os.mkfifo(path / name)
+    else:
+        (path / name).mkdir()
+    with pytest.raises(checkpoint.CheckpointUnreadable, match=r"symbolic link|regular file"):
+        checkpoint.read(path)
+
+
+@pytest.mark.parametrize(
+    "value", ["Infinity", "NaN", "1e999", "9" * 5000, str(1 << 129), "[" * 20 + "]" * 20, "[" * 100_000 + "]" * 100_000]
+)
+def test_absurd_values_are_refused(tmp_path: Path, value: str) -> None:
+    path = written(tmp_path)
+    text = (path / checkpoint.META).read_text()
+    (path / checkpoint.META).write_text(text.replace('"p"', value))
+    with pytest.raises(checkpoint.CheckpointUnreadable, match=f"damaged.*{'nest|recursion|number|digits|digest'}"):
+        checkpoint.read(path)
+
+
+def test_an_absurd_size_is_refused_without_reading_it(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    for name, complaint in ((checkpoint.META, "more than"), ("learner.safetensors", "more than this machine's memory")):
+        whole = (path / name).read_bytes()
+        os.truncate(path / name, 1 << 42)
+        with pytest.raises(checkpoint.CheckpointUnreadable, match=complaint):
+            checkpoint.read(path)
+        (path / name).write_bytes(whole)
+
+
+def test_files_follow_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0o027)
+    try:
+        path = written(tmp_path)
+    finally:
+        os.umask(before)
+    assert {each.stat().st_mode & 0o777 for each in path.iterdir()} == {0o640}
+    assert path.stat().st_mode & 0o777 == 0o750
+
+
+@pytest.mark.parametrize("most_bytes", [0, 100, 300])
+def test_a_full_disk_is_an_oserror_and_leaves_nothing_but_the_old_one(tmp_path: Path, most_bytes: int) -> None:
+    path = written(tmp_path)
+    for target in (path, checkpoint.step_path(tmp_path, 20)):
+        with full_disk(most_bytes), pytest.raises(OSError, match="File too large"):
+            checkpoint.write(target, GROUPS, {"pipeline": "new"})
+        assert [each.name for each in path.parent.iterdir()] == [path.name]
+        assert checkpoint.read(path).meta["pipeline"] == "p"
+
+
+CALLS = ("mkdir", "rename", "replace", "unlink", "rmdir", "fsync", "link", "symlink")
+"""Calls that change a directory or say that the disk has something."""
+
+
+def killed_before(number: int, act: Callable[[], object]) -> bool:
+    """Do something in a child that is killed before its so-and-so-many-th of CALLS; return whether it got there."""
+    child = os.fork()
+    if not child:
+        left = number
+
+        def counting(call: Any) -> Any:
+            def counted(*args: Any, **more: Any) -> Any:
+                nonlocal left
+                left -= 1
+                if left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                return call(*args, **more)
+
+            return counted
+
+        for name in CALLS:
+            setattr(os, name, counting(getattr(os, name)))
+        act()
+        os._exit(0)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+ACTS: dict[str, Callable[[Path], object]] = {
+    "replace": lambda run: checkpoint.write(checkpoint.step_path(run, 30), GROUPS, {"pipeline": "new"}),
+    "write": lambda run: checkpoint.write(checkpoint.step_path(run, 40), GROUPS, {"pipeline": "new"}),
+    "keep": lambda run: checkpoint.keep_last(run, 1),
+    "best": lambda run: checkpoint.mark_best(checkpoint.step_path(run, 30)),
+    "bring": lambda run: checkpoint.bring(checkpoint.step_path(run, 10), checkpoint.step_path(run, 30)),
+}
+
+
+@pytest.mark.parametrize("act", ACTS)
+def test_killed_at_any_moment_there_is_a_whole_checkpoint(tmp_path: Path, act: str) -> None:
+    killed, number = True, 0
+    while killed:
+        run = tmp_path / str(number)
+        for steps in (10, 20, 30):
+            written(run, steps)
+        checkpoint.mark_best(checkpoint.step_path(run, 30))
+        killed = killed_before(number, lambda run=run: ACTS[act](run))
+        for best in (False, True):
+            found = checkpoint.read(checkpoint.find(run, best=best))
+            assert found.meta["pipeline"] in ("p", "new"), number
+            assert checkpoint.step_of(found.path.resolve()) in (30, 40), number
+        assert checkpoint.read(checkpoint.find(checkpoint.step_path(run, 30))).groups["learner"]["step"] == 7
+        written(run, 50)
+        assert not [each.name for each in (run / "checkpoints").glob(".*step-*")], number
+        for path in (run / "checkpoints").glob("step-*"):
+            checkpoint.read(path)
+        number += 1
+    assert number > 2, "it was killed at several moments"
+
+
+def test_checkpoints_are_ordered_by_their_steps(tmp_path: Path) -> None:
+    paths = [written(tmp_path, steps) for steps in (9 * 10**11, 2 * 10**12)]
+    assert checkpoint.find(tmp_path) == paths[1]

@@ -22,7 +22,8 @@ from hotloop.record.claims import MOST_NAMES, Book, Current, _is_since_start, la
 from hotloop.record.hooks import install
 from hotloop.record.printed import HINT, read_line
 from hotloop.spans import Phase
-from hotloop.trace.claims import Claim, Claims, LayerWork, read_claims
+from hotloop.trace.claims import Claim, Claims, LayerWork
+from hotloop.trace.reading import read_claims
 
 torch.set_num_threads(1)
 PLACE = ("train.py", 7, "report")
@@ -430,12 +431,13 @@ def test_layers_that_ran_in_another_thread_count():
 
 
 def test_a_run_without_claims_has_none_and_one_with_them_is_read(tmp_path):
-    assert read_claims(tmp_path) == Claims()
+    assert read_claims(tmp_path) == (Claims(), [])
     (tmp_path / "1").mkdir()
     book = Book()
     book.hear(1, "Critic: 2 ms\n  conv1: 1 ms", PLACE)
     (tmp_path / "1" / "claims.json").write_text(json.dumps(book.content() | {"layers": []}))
-    found = read_claims(tmp_path)
+    found, damage = read_claims(tmp_path)
+    assert damage == []
     assert [(each.path, each.median_ns, each.count) for each in found.claims] == [
         (("Critic",), 2e6, 1),
         (("Critic", "conv1"), 1e6, 1),

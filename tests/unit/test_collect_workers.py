@@ -103,9 +103,14 @@ def test_workers_stop_ahead_of_the_learner() -> None:
                 break
         time.sleep(0.3)
         assert 250 <= steps_in(replay) <= 250 + 2 * 16
-        assert workers.collect(1).steps > 0
-        waited = workers.collect(400)
-        assert waited.spent.ratio_s > 0.2
+        told = workers.collect(1)
+        assert told.steps > 0
+        waited_s = told.spent.ratio_s
+        for _ in patiently():  # a wait is reported when it is over, by whichever worker gets the processor
+            if waited_s > 0.2:
+                break
+            waited_s += workers.collect(200).spent.ratio_s
+        assert waited_s > 0.2
 
 
 def test_new_weights_reach_all_workers() -> None:
@@ -223,8 +228,10 @@ def test_steps_that_came_while_a_checkpoint_was_made_are_counted_when_it_is_resu
     with Workers(light_job(), replay, light_weights(), options) as workers:
         told = workers.collect(50).steps
         state = json.loads(json.dumps(workers.state()))
-        for _ in patiently():  # they go on until they are 200 ahead
-            if steps_in(replay) >= 250:
+        # Allows 50 more, so that steps arrive after the state even if workers were as far ahead as they may be.
+        workers.collect(50)
+        for _ in patiently():
+            if steps_in(replay) >= 300:
                 break
     made = steps_in(replay)
     assert state["told"] == told < made

@@ -206,6 +206,7 @@ def test_tensorboard_curves(written, tmp_path):
     found = accumulator.EventAccumulator(str(tmp_path / "t"))
     found.Reload()
     assert sorted(found.Tags()["scalars"]) == [
+        "counts/env_steps",
         "memory/resident_bytes",
         "phases/env",
         "phases/sample",

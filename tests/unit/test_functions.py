@@ -23,7 +23,8 @@ from hotloop.record.options import RecordOptions
 from hotloop.record.pausing import Pause
 from hotloop.record.session import record
 from hotloop.trace.load import load
-from hotloop.trace.traced import Pace, Traced, read_traced
+from hotloop.trace.reading import read_looks
+from hotloop.trace.traced import Pace, Traced, build_traced
 
 FREE = Costs(0.0, 0.0, 1.0)
 HERE = os.path.dirname(os.path.abspath(calls.__file__))
@@ -234,7 +235,9 @@ def functions_of(tmp_path, pace: Pace, slowdown: float = 2.0, **changes: Any) ->
         "events": 600, "slowdown": slowdown, "functions": rows, "tree": [],
     }  # fmt: skip
     write(tmp_path, "functions", content | changes)
-    return read_traced(tmp_path, pace)
+    looks, damage = read_looks(tmp_path)
+    assert damage == []
+    return build_traced(looks, pace)
 
 
 def test_python_code_is_scaled_to_the_loop_s_own_pace(tmp_path):

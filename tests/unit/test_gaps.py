@@ -12,8 +12,13 @@ from hotloop.spans import Phase
 from hotloop.trace.build import _split_gap
 from hotloop.trace.gaps import gap_phases, phase_of_stack
 from hotloop.trace.model import PART, Frame
+from hotloop.trace.names import NodeName, Sibling
 
 NOTHING: Counter = Counter()
+
+
+def between(before: Phase, after: Phase) -> NodeName:
+    return NodeName(0, 1, 0, "gap", before=Sibling("a", before), after=Sibling("b", after))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +104,7 @@ def test_lines_that_no_time_is_known_of_stay_with_their_gap():
     ).thread
     sampling = replace(made.samples[0], n=5)
     storing = replace(sampling, stack=(frame("memory.append(t)"),))
-    known = {"kind": "gap", "before": {"name": "a", "phase": "env"}, "after": {"name": "b", "phase": "forward"}}
+    known = between(Phase.ENV, Phase.FORWARD)
     parts, samples = _split_gap(made.nodes[1], known, [sampling, storing])
     assert {sample.node for sample in samples} == {part.id for part in parts} == {made.nodes[1].id}
 
@@ -113,7 +118,7 @@ def test_a_gap_is_divided_by_the_lines_seen_in_it():
             seen("(a → b)", [frame("memory.append(t)")], 3.0),
         ],
     ).thread
-    known = {"kind": "gap", "before": {"name": "a", "phase": "env"}, "after": {"name": "b", "phase": "forward"}}
+    known = between(Phase.ENV, Phase.FORWARD)
     whole = made.nodes[1]
     parts, samples = _split_gap(whole, known, list(made.samples))
     told = [(part.phase, part.self_ns / 1e9, part.cpu_ns / 1e9, dict(part.counts)) for part in parts]
@@ -131,5 +136,5 @@ def test_a_gap_is_divided_by_the_lines_seen_in_it():
 
 def test_a_gap_that_nobody_saw_is_its_neighbours():
     whole = make_trace([gap("(a → b)", Phase.OTHER, 10.0)]).thread.nodes[1]
-    known = {"kind": "gap", "before": {"name": "a", "phase": "forward"}, "after": {"name": "b", "phase": "backward"}}
+    known = between(Phase.FORWARD, Phase.BACKWARD)
     assert _split_gap(whole, known, []) == ([replace(whole, phase=Phase.FORWARD)], [])

@@ -209,5 +209,5 @@ def test_mistakes_are_named() -> None:
     with pytest.raises(HotloopError, match="multiple of the minibatch, 3"):
         agent = BoardPPO(BoardPPOConfig(PLAIN, boards=3))
         agent.update(rollout(agent), np.random.default_rng(0))
-    with pytest.raises(HotloopError, match="no 'board"):
+    with pytest.raises(HotloopError, match="nothing for 'board"):
         make(PLANES).load({"updates": np.array(0)})

@@ -60,6 +60,7 @@ def test_all_kernels_give_the_same_weights(shape: dict, double: bool) -> None:
         assert_close(learner.tensors(), reference.tensors(), atol=1e-6)
 
 
+@pytest.mark.skipif(" " in torch.__file__, reason="torch's compiler cannot link against a torch in a path with a space")
 def test_the_compiled_kernel_gives_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     given = batches(SMALL, calls=2)
     # No workers that compile in the background and stay.
@@ -266,6 +267,6 @@ def test_a_checkpoint_that_does_not_fit_changes_nothing() -> None:
     with pytest.raises(HotloopError, match=r"online.adam_mean.top.bias"):
         learner.load({**missing, "updates": np.array(99)})
     other = DQN(replace(SMALL, shape=replace(SMALL.shape, hidden=(16, 9)))).tensors()
-    with pytest.raises(HotloopError, match=r"has shape \(9, 16\), expected \(8, 16\)"):
+    with pytest.raises(HotloopError, match=r"for 'target.weights.top.weight', not float32 \(8, 16\)"):
         learner.load(other)
     assert_identical(learner.tensors(), before)

@@ -12,7 +12,7 @@ from tests.scripted import START_NS, scripted_run
 from hotloop.errors import RunNotFound, RunUnreadable
 from hotloop.record import vitals
 from hotloop.spans import Phase
-from hotloop.trace import store
+from hotloop.trace import store, summary
 from hotloop.trace.load import load
 
 MS = 1_000_000
@@ -166,3 +166,58 @@ def test_a_main_thread_without_a_core_is_told(tmp_path, monkeypatch, share, told
             going.second()
     found = [each for each in load(tmp_path / "run").warnings if "had no core" in each]
     assert [each.partition("no core for ")[2].partition(":")[0] for each in found] == told
+
+
+def test_the_last_learning_phase_belongs_to_the_loop(tmp_path, monkeypatch):
+    """Collects, then learns for seconds without a step; what comes after the last update is not the loop."""
+    with scripted_run(tmp_path / "run", monkeypatch) as going:
+        for _ in range(2):
+            for _ in range(4):
+                going.during("env.step", 250 * MS, "env_steps")
+            going.second()
+            for _ in range(3):
+                going.during("learn.update", 1000 * MS)
+                going.second()
+            going.during("learn.update", 1000 * MS, "updates")
+            going.second()
+        for _ in range(3):
+            going.during("evaluate", 1000 * MS)
+            going.second()
+    trace = load(tmp_path / "run")
+    assert (trace.main.counts["env_steps"], trace.main.counts["updates"]) == (8, 2)
+    assert trace.wall_s == 10.0
+    assert trace.main.windows.counts["updates"][trace.main.windows.in_loop].sum() == 2
+
+
+def test_updates_at_the_edge_of_a_workers_loop_are_counted(tmp_path, monkeypatch):
+    """A worker steps, in a loop that begins late and ends early in the windows in which the main process learns."""
+    with scripted_run(tmp_path / "run", monkeypatch) as going:
+        for _ in range(3):
+            going.during("learn.update", 1000 * MS, "updates")
+            going.second()
+    with scripted_run(tmp_path / "other", monkeypatch) as going:
+        going.spend(900 * MS)
+        for _ in range(3):
+            going.during("env.step", 500 * MS, "env_steps", "frames", "episodes")
+    shutil.copytree(tmp_path / "other" / "process", tmp_path / "run" / "worker")
+    change(tmp_path / "run" / "worker" / "process.json", main=False, pid=77)
+    trace = load(tmp_path / "run")
+    assert summary.counts(trace) == summary.Counts(3, 3, 3, 3, 1.0)
+    for name in ("env_steps", "frames", "updates", "episodes"):
+        assert summary.window_amounts(trace, name)[2].sum() == 3
+
+
+def test_a_main_process_that_counts_steps_counts_the_episodes_too(run):
+    shutil.copytree(run / "process", run / "worker")
+    change(run / "worker" / "process.json", main=False, pid=77)
+    names = (run / "worker" / "names.jsonl").read_text()
+    (run / "worker" / "names.jsonl").write_text(names.replace('"env_steps"', '"episodes"'))
+    assert summary.counts(load(run)) == summary.Counts(4, 0, 0, 0, None)
+
+
+def test_a_resumed_run_has_its_own_counts_and_totals(run):
+    change(run / "run.json", counts_before={"env_steps": 100, "frames": 400, "updates": 7, "episodes": 13})
+    trace = load(run)
+    assert summary.counts(trace) == summary.Counts(4, 0, 0, 0, None)
+    assert summary.counts_total(trace) == summary.Counts(104, 400, 7, 13, 8.0)
+    assert summary.count_over_time(trace, "env_steps").tolist()[-1] == 104

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -80,3 +81,13 @@ def test_importing_needs_neither_stable_retro_nor_numba() -> None:
     assert done.stdout.startswith("the NES environments need stable-retro, which is not installed")
     assert done.stdout.endswith('pip install "hotloop[nes]"\n')
     assert done.stdout.count("\n") == 1
+
+
+def test_what_is_no_regular_file_or_absurdly_large_is_refused_without_reading_it(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "large").touch()
+    os.truncate(tmp_path / "large", 1 << 40)
+    wrong = {"/dev/zero": "regular file", tmp_path / "pipe": "regular file", "\0": "cannot be read"}
+    for path, complaint in (wrong | {tmp_path / "large": "more than"}).items():
+        with pytest.raises(HotloopError, match=complaint):
+            find_rom(path)

@@ -54,3 +54,9 @@ def test_subnormal_numbers_are_what_they_were_afterwards(flushing: bool) -> None
         assert torch.get_num_threads() == threads
     finally:
         torch.set_flush_denormal(False)
+
+
+@pytest.mark.parametrize("number", [0, -1, 10**6, 1 << 62])
+def test_absurd_numbers_of_threads_are_refused(number: int) -> None:
+    with pytest.raises(HotloopError, match=f"--threads is {number}: give a number from 1 to"), torch_threads(number):
+        pass

@@ -102,3 +102,18 @@ def test_every_pipeline_has_the_same_shape(name: str) -> None:
     assert {"fast", "faithful"} <= set(module.PRESETS)
     assert module.PRESETS["fast"][0] == module.Config()
     assert all(callable(getattr(module, part)) for part in ("Agent", "collect", "learn", "train"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("hidden", ["x"]), ("hidden", [True]), ("hidden", 3), ("features", "xx"), ("network", None), ("envs", 1 << 63),
+     ("lr", float("nan")), ("lr", 10**400), ("double", 0), ("device", 3)],
+)  # fmt: skip
+def test_settings_of_a_checkpoint_have_the_types_of_the_configuration(name: str, value: object) -> None:
+    with pytest.raises(HotloopError, match=f"c has {name} = "):
+        configuration.with_settings(dqn_snake.Config(), {name: value}, "c")
+
+
+def test_absurd_sizes_are_refused() -> None:
+    with pytest.raises(HotloopError, match="--envs is 2147483648: give a number above 0, at most"):
+        dqn_snake.Config(envs=1 << 31)

@@ -4,69 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import stat
 import sys
 import types
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
+from tests.disks import full_disk
+from tests.trainee import Config, Trainee, options, run
 
-from hotloop.errors import HotloopError
+from hotloop.errors import HotloopError, Interrupted
 from hotloop.learn import checkpoint
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.options import Options
-from hotloop.pipelines.result import Result
+from hotloop.pipelines.scalars import Scalars
 from hotloop.pipelines.shell import Shell
-
-
-@dataclass(frozen=True)
-class Config:
-    seed: int = 0
-    kernel: str = "plain"
-
-
-class Trainee:
-    """Takes 10 environment steps and ends an episode in each turn; its greedy score is scripted."""
-
-    def __init__(self, scores: list[float]) -> None:
-        self.config = Config()
-        self.counts = Counts()
-        self.episodes = Episodes(1)
-        self.evaluated_at: list[int] = []
-        self._scores = iter(scores)
-
-    def turn(self) -> None:
-        self.episodes.step(np.array([2.0]), np.array([True]), np.array([3]))
-        self.counts.add(env_steps=10, updates=4, episodes=1)
-
-    def scalars(self) -> dict[str, float | None]:
-        return {"loss": 0.5}
-
-    def evaluate(self, episodes: int) -> dict[str, float | None]:
-        self.evaluated_at.append(self.counts.env_steps)
-        score = next(self._scores)
-        return {"eval_return": 10 * score, "eval_score": score, "success_rate": 0.0}
-
-    def state(self) -> tuple[checkpoint.Groups, dict[str, Any]]:
-        return {"learner": {"w": np.array([self.counts.env_steps])}}, {"mine": 1}
-
-
-def run(trainee: Trainee, options: Options, at_step: dict[int, Any] | None = None) -> Result:
-    with Shell("fake", trainee.config, options) as shell:
-        shell.begin(trainee)
-        while shell.going():
-            trainee.turn()
-            shell.after_step()
-            if at_step and trainee.counts.env_steps in at_step:
-                at_step[trainee.counts.env_steps]()
-        return shell.finish()
-
-
-def options(tmp_path: Path, **more: Any) -> Options:
-    return Options(**{"out": tmp_path / "run", "profile": False, "tensorboard": False, "quiet": True, **more})
 
 
 @pytest.mark.parametrize(
@@ -77,7 +32,7 @@ def test_the_first_limit_that_is_reached_ends_the_run(tmp_path: Path, limit: dic
     result = run(Trainee([1.0]), options(tmp_path, **limit))
     assert (result.env_steps, result.updates, result.episodes) == (env_steps, env_steps * 4 // 10, env_steps // 10)
     assert result.stopped_by in limit
-    assert (result.return_mean, result.score_last100, result.steps_per_episode) == (2.0, 3.0, 1.0)
+    assert (result.return_mean, result.score_last100, result.steps_per_episode) == (2.0, 3.0, 10.0)
     assert result.exit_code == 0
 
 
@@ -117,7 +72,7 @@ def test_a_signal_ends_the_run_after_its_step_with_everything_saved(tmp_path: Pa
     stop = {50: lambda: os.kill(os.getpid(), signal.SIGTERM)}
     result = run(trainee, options(tmp_path, steps=1000), stop)
     assert (result.env_steps, result.stopped_by, result.exit_code) == (50, "SIGTERM", 143)
-    assert checkpoint.read(Path(result.checkpoint)).groups["learner"]["w"].tolist() == [50]
+    assert checkpoint.read(Path(str(result.checkpoint))).groups["learner"]["w"].tolist() == [50]
 
 
 def test_the_result_is_written_and_is_the_contract(tmp_path: Path) -> None:
@@ -130,6 +85,16 @@ def test_the_result_is_written_and_is_the_contract(tmp_path: Path) -> None:
     )
     assert set(promised.split()) <= set(told)
     assert told["peak_rss_bytes"] > 10_000_000
+
+
+def test_only_the_owner_may_enter_a_run_directory(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        run(Trainee([1.0]), options(tmp_path, steps=10, out=tmp_path / "runs" / "a"))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "runs" / "a").stat().st_mode) == 0o700
+    assert stat.S_IMODE((tmp_path / "runs").stat().st_mode) == 0o755, "what is above follows the umask"
 
 
 def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
@@ -243,3 +208,165 @@ def test_a_run_that_ends_well_or_by_a_signal_says_so(tmp_path: Path, signals: An
     run(Trainee([1.0]), options(tmp_path, steps=100, profile=True), stop)
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (manifest["state"], manifest["exit_code"]) == (state, code)
+
+
+def names_in(run: Path) -> list[str]:
+    return sorted(each.name for each in (run / "checkpoints").iterdir())
+
+
+@pytest.mark.parametrize("tensorboard", [False, True])
+def test_a_full_disk_is_a_warning_and_the_next_checkpoint_is_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], tensorboard: bool
+) -> None:
+    disk = ExitStack()
+    at_step = {10: lambda: disk.enter_context(full_disk()), 30: disk.close}
+    more = {"steps": 60, "checkpoint_every": 20, "eval_episodes": 0, "tensorboard": tensorboard}
+    result = run(Trainee([]), options(tmp_path, **more), at_step)
+    said = capsys.readouterr().err.splitlines()
+    assert len([line for line in said if "cannot write checkpoint" in line and "File too large" in line]) == 1
+    assert all(line.startswith("hotloop: warning: ") for line in said)
+    assert names_in(tmp_path / "run") == ["step-000000000040", "step-000000000060"]
+    assert (result.exit_code, result.env_steps) == (0, 60)
+
+
+def test_a_last_checkpoint_that_cannot_be_written_is_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ExitStack() as disk:
+        at_step = {50: lambda: disk.enter_context(full_disk())}
+        result = run(Trainee([]), options(tmp_path, steps=60, checkpoint_every=40, eval_episodes=0), at_step)
+    said = capsys.readouterr().err
+    assert "step-000000000060 (File too large): the training since the last one is lost, and the newest is" in said
+    assert "cannot write" in said and "result.json" in said
+    assert (result.exit_code, result.env_steps) == (2, 60)
+    assert result.checkpoint is not None and result.checkpoint.endswith("step-000000000040")
+    assert names_in(tmp_path / "run") == ["step-000000000040"]
+    assert not list((tmp_path / "run").glob(".*"))
+
+
+def test_a_full_disk_at_the_start_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    with full_disk(), pytest.raises(HotloopError, match=r"cannot write to .*File too large"):
+        run(Trainee([]), options(tmp_path, steps=10))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_best_agent_that_could_not_be_saved_is_not_the_best(tmp_path: Path) -> None:
+    disk = ExitStack()
+    at_step = {10: lambda: disk.enter_context(full_disk()), 20: disk.close}
+    result = run(Trainee([9.0, 3.0, 2.0, 2.0]), options(tmp_path, steps=60, eval_every=20), at_step)
+    best = checkpoint.read(checkpoint.find(tmp_path / "run", best=True))
+    assert (best.meta["counts"]["env_steps"], best.meta["best"], result.best_eval_score) == (40, 3.0, 3.0)
+
+
+def test_the_curve_has_no_half_row_after_a_full_disk(tmp_path: Path) -> None:
+    warned: list[str] = []
+    scalars = Scalars(tmp_path, tensorboard=True, wandb=None, warn=warned.append)
+    scalars.write(1, {"loss": 0.5})
+    size = (tmp_path / "progress.csv").stat().st_size
+    with full_disk(size + 3):
+        for step in (2, 3):
+            scalars.write(step, {"loss": 0.25})
+        scalars.write(4, {"loss": 0.25, "more": 1})
+    scalars.write(5, {"loss": 0.125})
+    scalars.close()
+    assert (tmp_path / "progress.csv").read_text().split() == ["env_steps,loss", "1,0.5", "5,0.125"]
+    assert [each.partition(" (")[0] for each in warned] == [
+        "cannot write progress.csv",
+        "cannot write the curves for TensorBoard",
+    ]
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    found = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    found.Reload()
+    assert [(each.step, each.value) for each in found.Scalars("loss")] == [(1, 0.5), (5, 0.125)]
+
+
+def test_a_run_directory_that_is_removed_is_made_again(tmp_path: Path) -> None:
+    at_step = {30: lambda: shutil.rmtree(tmp_path / "run")}
+    result = run(Trainee([]), options(tmp_path, steps=60, checkpoint_every=20, eval_episodes=0), at_step)
+    assert result.exit_code == 0
+    assert names_in(tmp_path / "run") == ["step-000000000040", "step-000000000060"]
+
+
+def test_a_place_that_is_no_directory_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    result = run(
+        Trainee([1.0]), options(tmp_path, steps=30), {10: lambda: (tmp_path / "run" / "checkpoints").write_text("")}
+    )
+    assert (result.exit_code, result.checkpoint, result.env_steps) == (2, None, 30)
+    assert capsys.readouterr().err.count("cannot write checkpoint") == 2, "the best and the last"
+
+
+def test_a_lost_terminal_does_not_end_the_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    full = open("/dev/full", "w", buffering=1)  # noqa: SIM115
+    monkeypatch.setattr(sys, "stderr", full)
+    result = run(Trainee([1.0] * 4), options(tmp_path, steps=30, quiet=False, eval_every=10))
+    monkeypatch.undo()
+    with suppress(OSError):
+        full.close()
+    assert (result.exit_code, result.env_steps) == (0, 30)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_second_signal_while_it_saves_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, code: int
+) -> None:
+    write = checkpoint.write
+
+    def interrupted(*args: Any) -> None:
+        os.kill(os.getpid(), number)
+        write(*args)
+
+    monkeypatch.setattr(checkpoint, "write", interrupted)
+    result = run(Trainee([]), options(tmp_path, steps=1000, profile=True), {50: lambda: os.kill(os.getpid(), number)})
+    assert (result.env_steps, result.exit_code) == (50, code)
+    assert checkpoint.read(Path(str(result.checkpoint))).groups["learner"]["w"].tolist() == [50]
+    manifest = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (manifest["state"], manifest["exit_code"]) == ("interrupted", code)
+
+
+def test_a_third_signal_ends_it_at_once_with_the_code_of_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stuck(*args: Any) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            os.kill(os.getpid(), number)
+        pytest.fail("it went on")
+
+    monkeypatch.setattr(checkpoint, "write", stuck)
+    with pytest.raises(Interrupted) as caught:
+        run(Trainee([]), options(tmp_path, steps=1000), {50: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    assert caught.value.exit_code == 143
+
+
+def test_a_hangup_that_is_ignored_stays_ignored(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        hang_up = {50: lambda: os.kill(os.getpid(), signal.SIGHUP)}
+        result = run(Trainee([]), options(tmp_path, steps=100, eval_episodes=0), hang_up)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert (result.env_steps, result.exit_code) == (100, 0)
+
+
+def test_a_resumed_run_can_be_resumed_before_its_first_own_checkpoint(tmp_path: Path) -> None:
+    # The best is at 30, the last at 100: a resumed run that is killed early must go on from 100.
+    run(Trainee([7.0, 5.0, 5.0, 5.0]), options(tmp_path, steps=100, eval_every=30))
+    more = options(tmp_path, steps=200, out=tmp_path / "more", resume=tmp_path / "run")
+    shell = Shell("fake", Config(), more)
+    with pytest.raises(KeyboardInterrupt), shell:
+        shell.begin(Trainee([]))
+        raise KeyboardInterrupt
+    last, best = (checkpoint.read(checkpoint.find(tmp_path / "more", best=best)) for best in (False, True))
+    assert (last.meta["counts"]["env_steps"], best.meta["counts"]["env_steps"]) == (100, 30)
+    shutil.rmtree(tmp_path / "run")
+    again = options(tmp_path, steps=110, eval_episodes=0, out=tmp_path / "again", resume=tmp_path / "more")
+    assert run(Trainee([]), again).best_eval_score == 7.0
+
+
+def test_settings_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Odd(Config):
+        clip: float = float("inf")
+
+    with pytest.raises(HotloopError, match="--clip is inf: give a finite number"):
+        Shell("fake", Odd(), options(tmp_path))

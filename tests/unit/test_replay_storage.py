@@ -21,7 +21,7 @@ from hotloop.replay.storage import Field, allocate
 
 SIDE = 16
 APART = 5_000_000
-PATIENCE_NS = 20_000_000_000
+PATIENCE_NS = 100_000_000_000
 # Writes steps whose frame, action and reward all tell the time t, in episodes of 20; ends as it is told.
 WRITER = """
 import os, pickle, signal, sys
@@ -253,7 +253,7 @@ if sys.argv[1] == "fork":
 
 @pytest.mark.parametrize("how", ["exit", "kill", "fork"])
 def test_a_maker_that_ends_without_closing_leaves_nothing(how: str) -> None:
-    done = subprocess.run([sys.executable, "-c", MAKER, how], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", MAKER, how], capture_output=True, text=True)
     assert done.returncode == (-signal.SIGKILL if how == "kill" else 0), done.stderr
     path = Path(done.stdout.strip())
     for _ in patiently():
@@ -323,7 +323,7 @@ print("bytes", replay.nbytes)
 
 def test_a_file_holds_more_than_memory_allows(tmp_path: Path) -> None:
     path = tmp_path / "replay.bin"
-    done = subprocess.run([sys.executable, "-c", SMALL, str(path)], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", SMALL, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     refused, said = done.stdout.splitlines()
     assert refused.startswith("refused: a replay of 2") and 'storage=Path("file")' in refused

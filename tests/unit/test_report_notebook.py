@@ -123,5 +123,5 @@ def test_reading_a_trace_does_not_load_reports(tmp_path, monkeypatch):
         "print([name for name in sys.modules if name.startswith('hotloop.report')])\n"
         "print('<div' in trace._repr_html_())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split("\n")[:2] == ["[]", "True"]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import dataclasses
 import json as plain_json
 
 import pytest
@@ -8,6 +9,7 @@ from tests.traces import frame, gap, make_process, make_thread, make_trace, plac
 from hotloop.explain.finding import Finding
 from hotloop.phases import GROUPS, Phase
 from hotloop.report import charts, json, palette, running, text, view, words
+from hotloop.trace import summary
 from hotloop.trace.summary import UNATTRIBUTED
 
 CONTRACT = {
@@ -212,3 +214,26 @@ def test_seconds(value, shown):
 )
 def test_sizes(value, shown):
     assert words.size(value) == shown
+
+
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ([], []),
+        ([0.335, 0.335, 0.33], [34, 33, 33]),
+        ([0.495, 0.505], [50, 50]),
+        ([0.004] * 5, [1, 1, 0, 0, 0]),
+        ([0.125] * 8, [13, 13, 13, 13, 12, 12, 12, 12]),
+    ],
+)
+def test_whole_percents_sum_to_what_the_shares_sum_to(shares, shown):
+    assert words.percents(shares) == shown
+
+
+def test_a_resumed_run_is_reported_with_its_part_and_the_total(trace):
+    resumed = dataclasses.replace(trace, counts_before={"env_steps": 5_000, "updates": 10})
+    here, before = summary.counts(trace).env_steps, 5_000
+    told = f"{here:,} in this run, {here + before:,} in all"
+    assert told in text.as_text(view.build(resumed, [])) and told in running.periodic(resumed)
+    assert told not in text.as_text(view.build(trace, []))
+    assert json.as_dict(view.build(resumed, []))["counts_total"]["env_steps"] == here + before

@@ -194,3 +194,8 @@ def test_cold_caches_are_part_of_the_gain_and_told():
     (without,) = settle(loop, [a_cause(loop, in_line(10))])
     assert without.gain == pytest.approx(1 / (1 - 0.4))
     assert not any("caches" in each for each in without.evidence)
+
+
+def test_a_cause_without_any_time_is_no_finding():
+    loop = a_loop()
+    assert settle(loop, [a_cause(loop, lambda _: False, informs=True), a_cause(loop, lambda _: False)]) == []

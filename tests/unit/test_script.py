@@ -1,121 +1,107 @@
-"""Running a script as Python would: its arguments, its name, its path, its exit code."""
+"""What `hotloop run` checks and prepares before Python runs the script."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from hotloop import spans
-from hotloop.errors import ScriptNotFound
-from hotloop.record.script import ScriptOptions, run_script
-
-
-@pytest.fixture(autouse=True)
-def as_it_was():
-    saved = sys.argv, list(sys.path), sys.modules["__main__"]
-    yield
-    assert sys.argv == saved[0]
-    assert not spans.recording()
-    sys.path[:], sys.modules["__main__"] = saved[1], saved[2]
-
-
-def run(tmp_path, body: str, *args: str):
-    path = tmp_path / "script.py"
-    path.write_text(body)
-    return run_script(ScriptOptions(str(path), args, out=str(tmp_path / "out")))
-
-
-def test_a_script_sees_what_it_would_see_under_python(tmp_path, capsys):
-    (tmp_path / "beside.py").write_text("VALUE = 42\n")
-    body = (
-        "import sys, os, beside\n"
-        "print(__name__, sys.argv[1:], os.path.basename(__file__), beside.VALUE, sys.modules['__main__'].__name__)\n"
-        "print(sys.path[0] == os.path.dirname(__file__), __spec__)\n"
-    )
-    result = run(tmp_path, body, "--lr", "1", "-m")
-    assert capsys.readouterr().out.splitlines() == [
-        "__main__ ['--lr', '1', '-m'] script.py 42 __main__", "True None",
-    ]  # fmt: skip
-    assert result.exit_code == 0
-    assert result.path == tmp_path / "out"
-    sys.modules.pop("beside")
+from hotloop.errors import HotloopError, ScriptNotFound
+from hotloop.record.ahead import settings_of
+from hotloop.record.script import ScriptOptions, claim_run
 
 
 @pytest.mark.parametrize(
-    ("body", "code"),
-    [
-        ("", 0), ("import sys; sys.exit()", 0), ("import sys; sys.exit(4)", 4), ("import sys; sys.exit('why')", 1),
-        ("raise KeyError('x')", 1), ("raise KeyboardInterrupt", 130), ("import sys; sys.exit(True)", 1),
-    ],
-)  # fmt: skip
-def test_exit_codes(tmp_path, body, code, capsys):
-    assert run(tmp_path, body).exit_code == code
-    told = capsys.readouterr().err
-    assert ("why" in told) == ("'why'" in body)
-    assert ("KeyError" in told) == ("KeyError" in body)
-
-
-@pytest.mark.parametrize(
-    ("target", "module", "told"),
+    ("target", "module", "message"),
     [
         ("absent.py", False, "there is no script absent.py"),
-        (".", False, "is a directory"),
+        (".", False, "is a directory without a __main__.py"),
         ("absent.module", True, "there is no module 'absent.module'"),
         ("", True, "there is no module"),
     ],
 )
-def test_what_is_not_there(tmp_path, monkeypatch, target, module, told):
+def test_a_missing_script_is_reported_and_nothing_is_created(tmp_path, monkeypatch, target, module, message):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ScriptNotFound, match=told):
-        run_script(ScriptOptions(target, is_module=module, out=str(tmp_path / "out")))
+    with pytest.raises(ScriptNotFound, match=message):
+        claim_run(ScriptOptions(target, is_module=module, out=str(tmp_path / "out")))
     assert not (tmp_path / "out").exists()
 
 
-def test_what_is_no_python(tmp_path):
-    with pytest.raises(ScriptNotFound, match="is not Python"):
-        run(tmp_path, "def f(:")
-
-
-def test_a_module_is_run_by_its_name(tmp_path, monkeypatch, capsys):
-    (tmp_path / "amodule.py").write_text("import sys\nprint(__name__, sys.argv[1:])\nsys.exit(6)\n")
+@pytest.mark.parametrize("target", ["script.py", "folder", "link.py"])
+def test_what_python_can_run_is_accepted(tmp_path, monkeypatch, target):
     monkeypatch.chdir(tmp_path)
-    result = run_script(ScriptOptions("amodule", ("x",), is_module=True, out=str(tmp_path / "out")))
-    assert result.exit_code == 6
-    assert capsys.readouterr().out == "__main__ ['x']\n"
+    (tmp_path / "script.py").write_text("")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "__main__.py").write_text("")
+    (tmp_path / "link.py").symlink_to("script.py")
+    assert claim_run(ScriptOptions(target, out="out")) == tmp_path / "out"
 
 
-def test_threads_of_the_script_are_waited_for_and_find_its_folder(tmp_path, capsys):
-    (tmp_path / "later.py").write_text("VALUE = 7\n")
-    body = (
-        "import threading, time\n"
-        "def train():\n"
-        "    time.sleep(0.2)\n"
-        "    import later\n"
-        "    from hotloop import spans\n"
-        "    print('trained', later.VALUE, spans.recording())\n"
-        "threading.Thread(target=train).start()\n"
+def test_two_runs_cannot_claim_one_directory(tmp_path):
+    (tmp_path / "script.py").write_text("")
+    options = ScriptOptions(str(tmp_path / "script.py"), out=str(tmp_path / "out"))
+    assert claim_run(options) == tmp_path / "out"
+    before = (tmp_path / "out" / "run.json").read_bytes()
+    with pytest.raises(HotloopError, match="is not an empty directory"):
+        claim_run(options)
+    assert (tmp_path / "out" / "run.json").read_bytes() == before
+
+
+def test_of_runs_that_start_at_once_one_gets_the_directory(tmp_path):
+    (tmp_path / "script.py").write_text("print('ran')")
+    command = [sys.executable, "-m", "hotloop", "run", "--out", "out", "script.py"]
+    going = [
+        subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(4)
+    ]
+    ended = [(process.communicate(timeout=60), process.returncode) for process in going]
+    assert sorted(code for _, code in ended) == [0, 2, 2, 2]
+    assert [out for (out, _), code in ended if code == 0] == ["ran\n"]
+    assert all("is not an empty directory" in said and said.count("\n") == 1 for (_, said), code in ended if code)
+    assert len([each for each in (tmp_path / "out").iterdir() if each.is_dir()]) == 1
+
+
+def test_a_folder_that_cannot_be_written_runs_the_script_unrecorded(tmp_path):
+    (tmp_path / "script.py").write_text("import sys; print('ran'); sys.exit(5)")
+    (tmp_path / "file").write_text("")
+    command = [sys.executable, "-W", "error", "-m", "hotloop", "run", "--out", "file/out", "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (5, "ran\n")
+    assert done.stderr.startswith("hotloop: cannot write to file/out") and done.stderr.count("\n") == 1
+
+
+def test_thread_settings_are_read_from_plain_statements(tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setenv("MKL_NUM_THREADS", "7")
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os\nos.environ['OMP_NUM_THREADS'] = '2'\nos.environ.setdefault('MKL_NUM_THREADS', '3')\n"
+        "os.environ.setdefault('OPENBLAS_NUM_THREADS', '4')\nos.environ['HOME'] = 'x'\n"
     )
-    assert run(tmp_path, body).exit_code == 0
-    assert capsys.readouterr().out == "trained 7 True\n"
-    sys.modules.pop("later")
+    assert settings_of(str(script)) == {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "4"}
+    assert settings_of(str(tmp_path / "absent.py")) == {}
 
 
-def test_the_threads_of_an_executor_are_left_to_python(tmp_path, capsys):
-    body = (
-        "from concurrent.futures import ThreadPoolExecutor\n"
-        "pool = ThreadPoolExecutor(2)\n"
-        "print(pool.submit(lambda: 5).result())\n"
+def test_a_pipe_is_not_read_before_the_script_is(tmp_path):
+    read, write = os.pipe()
+    os.write(write, b"print('from a pipe')")
+    os.close(write)
+    command = [sys.executable, "-m", "hotloop", "run", "--out", str(tmp_path / "out"), f"/dev/fd/{read}"]
+    done = subprocess.run(command, pass_fds=[read], capture_output=True, text=True, timeout=60)
+    os.close(read)
+    assert (done.returncode, done.stdout) == (0, "from a pipe\n"), done.stderr
+
+
+def test_the_package_is_found_where_only_hotloop_itself_could_find_it(tmp_path):
+    (tmp_path / "script.py").write_text("import sys; print([each for each in sys.path if 'hotloop' in each])")
+    source = Path(__file__).parents[2] / "src"
+    code = (
+        f"import sys; sys.path.insert(0, {str(source)!r}); sys.argv = ['hotloop', 'run', '--out', 'out', 'script.py']; "
     )
-    assert run(tmp_path, body).exit_code == 0
-    assert capsys.readouterr().out == "5\n"
-
-
-def test_what_a_package_misses_is_told_by_the_package(tmp_path, monkeypatch, capsys):
-    (tmp_path / "mypackage").mkdir()
-    (tmp_path / "mypackage" / "__init__.py").write_text("import no_such_dependency\n")
-    (tmp_path / "mypackage" / "train.py").write_text("")
-    monkeypatch.chdir(tmp_path)
-    result = run_script(ScriptOptions("mypackage.train", (), is_module=True, out=str(tmp_path / "out")))
-    assert result.exit_code == 1
-    assert "No module named 'no_such_dependency'" in capsys.readouterr().err
+    code += "from hotloop.cli.main import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "hotloop: recorded out" in done.stderr

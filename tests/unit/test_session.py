@@ -12,8 +12,9 @@ import pytest
 
 import hotloop
 from hotloop import spans
-from hotloop.record import session
-from hotloop.record.session import HOOKS_VARIABLE, OPTIONS_VARIABLE, RUN_VARIABLE, default_path, record
+from hotloop.record import manifest
+from hotloop.record.manifest import default_path
+from hotloop.record.session import current_path, record
 from hotloop.trace.load import load
 
 
@@ -45,12 +46,14 @@ def test_the_manifest_says_what_was_run_and_how_it_ended(tmp_path):
 def test_nothing_is_left_behind_in_the_process(tmp_path):
     before = dict(os.environ), list(gc.callbacks), threading.active_count()
     with record(tmp_path / "run"):
-        assert RUN_VARIABLE in os.environ
+        assert current_path() == tmp_path / "run"
+        assert "start_here" in spans.child_program
+        assert dict(os.environ) == before[0]
         assert any(thread.name == "hotloop" for thread in threading.enumerate())
     after = dict(os.environ), list(gc.callbacks), threading.active_count()
     assert after == before
-    for name in (RUN_VARIABLE, OPTIONS_VARIABLE, HOOKS_VARIABLE):
-        assert name not in os.environ
+    assert current_path() is None
+    assert spans.child_program == ""
 
 
 def test_an_error_inside_passes_through_and_closes_the_run(tmp_path):
@@ -107,38 +110,38 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path):
     assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
 
 
-def test_a_place_that_cannot_be_written_is_a_warning(tmp_path):
+def test_a_place_that_cannot_be_written_is_one_line_and_not_an_error(tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    with (
-        pytest.warns(UserWarning, match="training goes on unrecorded") as told,
-        record(tmp_path / "file" / "run"),
-    ):
-        work()
-        assert not spans.recording()
-    assert len(told) == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with record(tmp_path / "file" / "run"):
+            work()
+            assert not spans.recording()
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1 and "training goes on unrecorded" in said
     with record(tmp_path / "after"):
         work()
     assert load(tmp_path / "after").main.counts["session_counted"] == 40
 
 
-def test_a_failing_recorder_is_one_warning(tmp_path, monkeypatch):
+def test_a_failing_recorder_is_one_line_and_not_an_error(tmp_path, monkeypatch, capsys):
     def fail(self: object, at: int, last: bool = False) -> None:
         raise RuntimeError("inside the recorder")
 
     monkeypatch.setattr("hotloop.record.recorder.Recorder._second", fail)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         with record(tmp_path / "run"):
             work()
-    said = [str(each.message) for each in told]
-    assert len(said) == 1, said
-    assert said[0].startswith("hotloop stopped recording: RuntimeError: inside the recorder")
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("hotloop: stopped recording: RuntimeError: inside the recorder")
     assert not spans.recording()
 
 
 def test_default_directories_never_clash(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(session, "datetime", FixedTime)
+    monkeypatch.setattr(manifest, "datetime", FixedTime)
     first = default_path(["some/train.py"])
     first.mkdir(parents=True)
     second = default_path(["some/train.py"])

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from hotloop.trace.store import SCHEMAS, ProcessFiles, read_names, read_table, read_totals, write_json
@@ -46,10 +47,11 @@ def test_a_tail_is_read_after_the_stream_and_can_be_replaced_and_dropped(files):
 
 def test_names_are_read_up_to_the_last_whole_line(files):
     files.add_names([{"is": "span", "name": "a"}, {"is": "span", "name": "é\n"}])
-    assert [entry["name"] for entry in read_names(files.folder)] == ["a", "é\n"]
+    assert read_names(files.folder) == ([{"is": "span", "name": "a"}, {"is": "span", "name": "é\n"}], "")
     with open(files.folder / "names.jsonl", "ab") as file:
         file.write(b'{"is": "span", "na')
-    assert [entry["name"] for entry in read_names(files.folder)] == ["a", "é\n"]
+    entries, damage = read_names(files.folder)
+    assert ([entry["name"] for entry in entries], damage) == (["a", "é\n"], "its last line is cut")
 
 
 def test_totals_keep_their_lists(files):
@@ -58,15 +60,29 @@ def test_totals_keep_their_lists(files):
         "counts": [10, 11],
     }
     files.replace("totals.arrow", "totals", {name: [value] for name, value in row.items()})
-    assert read_totals(files.folder) == [row]
+    [batch] = read_totals(files.folder).batches
+    assert batch.to_pylist() == [row]
 
 
 def test_json_is_whole_or_as_it_was(tmp_path):
     path = tmp_path / "x.json"
     write_json(path, {"a": 1})
-    with pytest.raises(TypeError):
-        write_json(path, {"a": object()})
+    circle: dict = {}
+    circle["self"] = circle
+    with pytest.raises(ValueError, match="Circular"):
+        write_json(path, circle)
     assert json.loads(path.read_text()) == {"a": 1}
+
+
+def test_numbers_of_other_libraries_become_plain_ones(tmp_path):
+    class Unfriendly:
+        def __index__(self):
+            raise RuntimeError("not a number")
+
+    content = {"a": np.int64(3), "b": np.float32(0.5), "c": np.array(7), "d": np.bool_(True), "e": Unfriendly()}
+    write_json(tmp_path / "x.json", content)
+    found = json.loads((tmp_path / "x.json").read_text())
+    assert found == {"a": 3, "b": 0.5, "c": 7, "d": 1, "e": "Unfriendly"}
 
 
 def test_writing_imports_no_pandas(tmp_path):
@@ -80,11 +96,11 @@ def test_writing_imports_no_pandas(tmp_path):
         "    files.append(name, rows); files.replace(name + '.arrow', name, rows)\n"
         "files.close()\n"
         "assert store.read_table(Path('run'), 'raw')['end_ns'].tolist() == [3, -4]\n"
-        "assert store.read_totals(Path('run'))[0]['buckets'] == [1]\n"
+        "assert store.read_totals(Path('run')).batches[0].column('buckets').to_pylist() == [[1], []]\n"
         "print('pandas' in sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
     )  # fmt: skip
     assert (done.stdout, done.stderr) == ("False\n", "")

@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from hotloop.trace.columns import Table
+from hotloop.trace.names import NodeName
 from hotloop.trace.thinning import Scale, scales
 
-NODES = {0: {0: {"kind": "root"}, 1: {"kind": "span", "code": 7}}}
+NODES = {0: {0: NodeName(0, 0, -1, "root"), 1: NodeName(0, 1, 0, "span", code=7)}}
 
 
 def table(**columns: list[int]) -> Table:

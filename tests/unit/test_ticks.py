@@ -9,6 +9,7 @@ import sys
 import sysconfig
 import threading
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -246,15 +247,23 @@ def only_python(until_ns: int) -> None:
 def test_short_stretches_of_python_between_calls_that_give_the_lock_away_are_seen():
     """A sampler that waits for the lock is let in by those calls: what lies between them would take no time."""
 
+    python_ns, whole_ns = 0, 0
+
     def work() -> None:
+        nonlocal python_ns, whole_ns
+        begin = now_ns()
         for _ in range(150):
-            only_python(now_ns() + 1_000_000)
+            entered = now_ns()
+            only_python(entered + 1_000_000)
+            python_ns += now_ns() - entered
             time.sleep(0)
+        whole_ns = now_ns() - begin
 
     seen = seen_of_this_thread(KINDS["accelerated"], work)
     inside = [stack for stack in seen if any(name == "only_python" for name, _ in stack)]
     assert len(seen) > 20
-    assert len(inside) > len(seen) / 2
+    # On a loaded machine a good part of the time may pass in sleep(0), where others are let in.
+    assert len(inside) / len(seen) > python_ns / whole_ns / 2
 
 
 def test_a_stack_tells_functions_and_lines_from_the_inside_out(kind):
@@ -318,7 +327,7 @@ def test_both_write_the_same(calls):
 
 @pytest.mark.skipif(not ticks.ACCELERATED, reason="this run has only the twin")
 def test_spans_and_recorder_pass_with_the_twin_too():
-    files = [os.path.join("tests", "unit", name) for name in ("test_spans.py", "test_governor.py", "test_account.py")]
+    files = [Path(__file__).with_name(name) for name in ("test_spans.py", "test_governor.py", "test_account.py")]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", *files],
         env=os.environ | {"HOTLOOP_PURE": "1"}, capture_output=True, text=True, check=False,

@@ -60,7 +60,7 @@ def test_a_script_runs_in_its_turn_and_stands_still_with_its_children_between(zo
                 time.sleep(0.01)
             assert states(process) == {psutil.STATUS_STOPPED}
         family = [process, *process.children()]
-    assert not psutil.wait_procs(family, timeout=5)[1], "and nothing is left of it"
+    assert not psutil.wait_procs(family)[1], "and nothing is left of it"
 
 
 def test_a_script_that_ends_too_early_says_why(zoo: ModuleType, script: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotloop.cli.output import note
 from hotloop.errors import HotloopError
+from hotloop.escaping import json_text, printable
 
 if TYPE_CHECKING:
     from hotloop.pipelines.result import Result
@@ -48,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     explained = _explain(out, quiet=arguments.json)
     film = _film(out)
     if arguments.json:
-        print(json.dumps(result.as_dict() | {"charts": str(explained), "gif": str(film)}))
+        print(json_text(result.as_dict() | {"charts": str(explained), "gif": str(film)}, compact=True))
     else:
         print(_ending(result, explained, film))
     return 0
@@ -79,24 +80,26 @@ def _film(out: Path) -> Path:
     agent = load_agent(out)
     played = play_episodes(agent.act, agent.config, GAMES)
     path = out / "snake.gif"
-    print(f"hotloop: filming the best of {GAMES} greedy games", file=sys.stderr)
+    note(f"filming the best of {GAMES} greedy games")
     film(agent, agent.config.board, int(played.score.argmax()), path, FPS)
     return path
 
 
 def _ending(result: Result, charts: Path, film: Path) -> str:
+    run = shlex.quote(result.run_dir)
     greedy = "" if result.eval_score is None else f"; greedy it scores {result.eval_score:.1f} on games it never saw"
     return "\n".join(
-        [
+        printable(line)
+        for line in (
             "",
             f"Trained {result.env_steps:,} steps and {result.updates:,} updates in {result.seconds:.0f} s "
             f"({result.env_steps_per_s:,.0f} steps/s){greedy}.",
             f"  pictures   {film}   {charts}",
             "",
             "Next:",
-            f"  hotloop play {result.run_dir}                 watch it in the terminal",
-            f"  hotloop train {result.pipeline} --resume {result.run_dir}    go on training",
-            f"  hotloop explain {result.run_dir}              where the time went",
+            f"  hotloop play {run}                 watch it in the terminal",
+            f"  hotloop train {result.pipeline} --resume {run}    go on training",
+            f"  hotloop explain {run}              where the time went",
             "  hotloop run train.py                    the same for your own script",
-        ]
+        )
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING
+
+from hotloop.escaping import json_text, printable
 
 if TYPE_CHECKING:
     from hotloop.cli.checks import Check
@@ -34,7 +35,7 @@ def run(arguments: argparse.Namespace) -> int:
             "machine": machine,
             "versions": versions,
         }
-        print(json.dumps(content, indent=2))
+        print(json_text(content))
     else:
         _print(checks)
     return 0
@@ -52,10 +53,10 @@ def _print(checks: list[Check]) -> None:
     table.add_column()
     for check in checks:
         mark, style = MARKS[check.verdict]
-        says = Text(check.value)
+        says = Text(printable(check.value))
         if check.remedy:
-            says.append(f"\n→ {check.remedy}", style)
-        table.add_row(Text(mark, style), check.name, says)
+            says.append(f"\n→ {printable(check.remedy)}", style)
+        table.add_row(Text(mark, style), Text(check.name), says)
     print_rich(table, _verdict(checks))
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from pathlib import Path
 from typing import Any
 
+from hotloop.cli.output import note
 from hotloop.errors import HotloopError
+from hotloop.escaping import json_text, printable
+from hotloop.files import write_whole
 
 SCHEMA = 1
 HEAD = ("mean", "95 % interval", "median", "p5", "p95", "best", "steps", "wins")
@@ -56,7 +57,7 @@ def _run(arguments: argparse.Namespace) -> int:
     if other is not None:
         check_comparable(agent, other, places, arguments.official)
     if arguments.export:
-        print(f"hotloop: wrote {save_agent(agent.path, arguments.export)}", file=sys.stderr)
+        note(f"wrote {save_agent(agent.path, arguments.export)}")
     for place in places:
         where = {kind: place}
         played = _play(agent, place, arguments)
@@ -72,7 +73,7 @@ def _run(arguments: argparse.Namespace) -> int:
         ours, official = plays
         told |= {"official": {"against": places[0]} | evaluation.compare(official, ours, {kind: places[1]})}
     if arguments.json:
-        print(json.dumps(told))
+        print(json_text(told, compact=True))
     else:
         print(_text(told, kind))
     if arguments.markdown:
@@ -156,7 +157,7 @@ def _text(told: dict[str, Any], kind: str) -> str:
         lines += ["", _gain(gain, kind, told["compare"]["checkpoint"])]
     if "official" in told:
         lines += ["", _gain(told["official"], kind, told["official"]["against"])]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _gain(gain: dict[str, Any], kind: str, other: str) -> str:
@@ -178,15 +179,15 @@ def _markdown(told: dict[str, Any], kind: str) -> str:
     gains = told.get("compare", {}).get(f"{kind}s", [])
     lines += ["", *(_gain(gain, kind, told["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
     lines += ["", _gain(told["official"], kind, told["official"]["against"])] if "official" in told else []
-    return "\n".join([*lines, ""])
+    return "\n".join([*map(printable, lines), ""])
 
 
 def _write(path: Path, text: str) -> None:
     try:
-        path.write_text(text, encoding="utf-8")
+        write_whole(path, text.encode())
     except OSError as error:
         raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    print(f"hotloop: wrote {path}", file=sys.stderr)
+    note(f"wrote {path}")
 
 
 def _whole(value: str) -> int:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotloop.cli.arguments import file_ending_in
+from hotloop.cli.output import note, print_rich
 from hotloop.errors import HotloopError
 
 if TYPE_CHECKING:
@@ -60,7 +60,6 @@ def _top(value: str) -> int:
 
 
 def _print(report: Report) -> None:
-    from hotloop.cli.output import print_rich
     from hotloop.report import terminal
 
     print_rich(*terminal.render(report), most_width=terminal.MAX_WIDTH)
@@ -71,4 +70,4 @@ def _write(path: Path, write: Callable[[Path], None]) -> None:
         write(path)
     except OSError as error:
         raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    print(f"hotloop: wrote {path}", file=sys.stderr)
+    note(f"wrote {path}")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
+from hotloop.cli.output import say
+from hotloop.escaping import json_text
 from hotloop.trace.export import ALIASES, FORMATS
 
 SCHEMA = 1
@@ -42,9 +43,9 @@ def run(arguments: argparse.Namespace) -> int:
     path = arguments.output or default_path(trace, arguments.to)
     size = export(trace, arguments.to, path, force=arguments.force)
     if arguments.json:
-        print(json.dumps({"schema": SCHEMA, "to": arguments.to, "path": str(path), "bytes": size}))
+        print(json_text({"schema": SCHEMA, "to": arguments.to, "path": str(path), "bytes": size}))
     else:
         to: str = arguments.to
         opening = OPENING[ALIASES.get(to, to)].format(path=path)
-        print(f"wrote {path} ({words.size(size)}): {opening}")
+        say(f"wrote {path} ({words.size(size)}): {opening}")
     return 0

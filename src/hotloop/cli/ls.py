@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hotloop.cli.output import note, print_rich, say
 from hotloop.errors import HotloopError
+from hotloop.escaping import json_text, printable
 
 if TYPE_CHECKING:
     from hotloop.trace.runs import RunInfo
@@ -24,15 +25,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the runs; return the exit code."""
-    from hotloop.trace.runs import list_runs
+    from hotloop.trace.runs import survey
 
-    found = [_row(each) for each in list_runs(arguments.dir)]
+    runs, unreadable = survey(arguments.dir)
+    found = [_row(each) for each in runs]
+    for reason in unreadable:
+        note(f"left out: {reason}")
     if arguments.json:
-        print(json.dumps({"schema": SCHEMA, "runs": found}, indent=2))
+        print(json_text({"schema": SCHEMA, "runs": found, "unreadable": unreadable}))
     elif found:
         _print(found)
     else:
-        print(f"No runs in {arguments.dir}. Record one: hotloop run train.py")
+        say(f"No runs in {arguments.dir}. Record one: hotloop run train.py")
     return 0
 
 
@@ -67,7 +71,6 @@ def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hotloop.cli.output import print_rich
     from hotloop.report import words
     from hotloop.report.terminal import STATE_STYLES
 
@@ -78,7 +81,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         table.add_column(title, justify="right", no_wrap=True)
     for row in rows:
         table.add_row(
-            Text(row["path"]),
+            Text(printable(row["path"])),
             f"{datetime.fromtimestamp(row['started_unix_s']):%Y-%m-%d %H:%M:%S}",
             Text(words.ending(row["state"], row["exit_code"]), STATE_STYLES[row["state"]]),
             words.seconds(row["seconds"]) if row["seconds"] is not None else "?",

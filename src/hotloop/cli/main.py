@@ -6,13 +6,16 @@ Exit codes: 0 done, 1 the answer is bad news, 2 the call was wrong, 130 interrup
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from hotloop.errors import HotloopError
+from hotloop.errors import HotloopError, Interrupted
+from hotloop.escaping import printable
+from hotloop.files import silence_stdout
 
 COMMANDS = {
     "demo": "a minute: train Snake, see where the time goes",
@@ -27,6 +30,7 @@ COMMANDS = {
     "doctor": "check whether this machine is set up for training",
 }
 WRONG_CALL = 2
+DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 """What a shell reports for a program that was writing into a pipe when its reader went away."""
@@ -37,7 +41,7 @@ class OneLineParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where to read more."""
-        self.exit(WRONG_CALL, f"hotloop: {message}: see `{self.prog} --help`\n")
+        self.exit(WRONG_CALL, f"hotloop: {printable(message)}: see `{self.prog} --help`\n")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,27 +52,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return code
     except HotloopError as error:
-        print(f"hotloop: {error}", file=sys.stderr)
-        return WRONG_CALL
+        return _complain(str(error))
     except (KeyboardInterrupt, SystemError) as error:
         # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
-        if isinstance(error, SystemError) and not isinstance(error.__cause__, KeyboardInterrupt):
+        cause = error.__cause__ if isinstance(error, SystemError) else error
+        if not isinstance(cause, KeyboardInterrupt):
             raise
-        print("hotloop: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        _complain("interrupted")
+        return cause.exit_code if isinstance(cause, Interrupted) else INTERRUPTED
+    except MemoryError as error:
+        return _complain(f"out of memory ({str(error) or 'no more could be allocated'}): give smaller settings")
     except BrokenPipeError:
-        # The interpreter would flush, and complain, once more at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        silence_stdout()
         return BROKEN_PIPE
     except OSError as error:
-        if error.filename is None:
+        if error.filename is not None:
+            return _complain(f"{error.filename}: {error.strerror}: check the path and its rights")
+        if error.errno not in DISK_TROUBLE:
             raise
-        print(f"hotloop: {error.filename}: {error.strerror}: check the path and its rights", file=sys.stderr)
-        return WRONG_CALL
+        silence_stdout()
+        return _complain(f"cannot write the output: {error.strerror}: make room on its disk")
+
+
+def _complain(text: str) -> int:
+    if sys.stderr is not None:
+        print(f"hotloop: {printable(text)}", file=sys.stderr)
+    return WRONG_CALL
 
 
 def _dispatch(words: list[str]) -> int:
-    _tolerate_encodings()
+    if words[:1] != ["run"]:
+        _prepare_streams()  # Those of a recorded script are its own.
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -127,12 +141,14 @@ def _version() -> str:
         return "(not installed)"
 
 
-def _tolerate_encodings() -> None:
-    """Let a terminal that cannot show a character show a question mark."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)
-        if reconfigure is not None:
-            reconfigure(errors="replace")
+def _prepare_streams() -> None:
+    """Print into nothing where a stream is closed; print an escape where a terminal cannot show a character."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 if __name__ == "__main__":

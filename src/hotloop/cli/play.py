@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 import zlib
@@ -15,7 +14,10 @@ import numpy as np
 
 from hotloop.cli.arguments import file_ending_in
 from hotloop.cli.evaluate import choose_places
+from hotloop.cli.output import note
 from hotloop.errors import HotloopError
+from hotloop.escaping import json_text
+from hotloop.files import replacing
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
@@ -77,7 +79,11 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         ending = _show(agent, place, arguments)
     told = {"schema": SCHEMA, "checkpoint": str(agent.path), played.PLACE: place, "game": arguments.game} | ending
-    print(json.dumps(told) if arguments.json else f"score {told['score']:g} in {told['steps']} steps, {told['cause']}")
+    print(
+        json_text(told, compact=True)
+        if arguments.json
+        else f"score {told['score']:g} in {told['steps']} steps, {told['cause']}"
+    )
     return 0
 
 
@@ -96,10 +102,11 @@ def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[st
     pictures = reel.pictures()
     first = next(pictures)
     try:
-        first.save(path, save_all=True, append_images=pictures, duration=durations, loop=0, optimize=False)
+        with replacing(path) as temporary:
+            first.save(temporary, save_all=True, append_images=pictures, duration=durations, loop=0, optimize=False)
     except OSError as error:
         raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    print(f"hotloop: wrote {path}", file=sys.stderr)
+    note(f"wrote {path}")
     return ending | {"gif": str(path)}
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotloop import clock
+from hotloop.cli.output import note, say
 from hotloop.errors import HotloopError
+from hotloop.escaping import json_text
 
 if TYPE_CHECKING:
     from hotloop.trace.runs import RunInfo
@@ -32,35 +33,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--dir", type=Path, default=Path("runs"), metavar="DIR", help="where the runs are (default: runs)"
     )
     parser.add_argument("--yes", action="store_true", help="do not ask")
+    parser.add_argument(
+        "--force", action="store_true", help="also clear runs that may still be running on another machine or container"
+    )
     parser.add_argument("--dry-run", action="store_true", help="only list what would go")
     parser.add_argument("--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Clear the runs; return the exit code."""
-    from hotloop.trace.runs import TRAINED_NAMES, list_runs, remove, size_of
+    from hotloop.trace.liveness import why_kept
+    from hotloop.trace.removal import TRAINED_NAMES, remove
+    from hotloop.trace.runs import list_runs, size_of
 
     if arguments.json and not (arguments.yes or arguments.dry_run):
         raise HotloopError("--json does not ask, so it needs --yes to clear or --dry-run to look")
     chosen = choose(list_runs(arguments.dir), arguments.keep, arguments.older_than)
+    if not arguments.force:
+        reasons = {each.path: why_kept(each.path, each.manifest, each.state) for each in chosen}
+        chosen = [each for each in chosen if not reasons[each.path]]
+        for path, reason in reasons.items():
+            if reason:
+                print(f"hotloop: kept {path}: {reason}", file=sys.stderr)
     if not arguments.json:
         _list(chosen, arguments.dir)
     removed = bool(chosen) and not arguments.dry_run and (arguments.yes or _asked())
     left: list[Path] = []
     for each in chosen if removed else []:
         try:
-            left += remove(each)
+            left += remove(each, force=arguments.force)
         except OSError as error:
             raise HotloopError(f"cannot clear {each.path} ({error.strerror or error})") from error
     if arguments.json:
         paths = [str(each.path) for each in chosen]
         freed = sum(each.size_bytes for each in chosen) - sum(map(size_of, left))
-        print(json.dumps({"schema": SCHEMA, "runs": paths, "size_bytes": freed, "removed": removed}, indent=2))
+        print(json_text({"schema": SCHEMA, "runs": paths, "size_bytes": freed, "removed": removed}))
     for folder in dict.fromkeys(path.parent for path in left if path.name in TRAINED_NAMES):
-        print(f"hotloop: kept the agent in {folder}: remove the folder if you do not want it", file=sys.stderr)
+        note(f"kept the agent in {folder}: remove the folder if you do not want it")
     for path in left:
         if path.name not in TRAINED_NAMES:
-            print(f"hotloop: left {path}, which hotloop did not write", file=sys.stderr)
+            note(f"left {path}, which hotloop did not write")
     return 0
 
 
@@ -80,17 +92,17 @@ def _list(chosen: list[RunInfo], root: Path) -> None:
     from hotloop.report import words
 
     if not chosen:
-        print(f"Nothing to clear in {root}.")
+        say(f"Nothing to clear in {root}.")
         return
     for each in chosen:
-        print(f"{each.path}  {words.ending(each.state, each.exit_code)}  {words.size(each.size_bytes)}")
+        say(f"{each.path}  {words.ending(each.state, each.exit_code)}  {words.size(each.size_bytes)}")
     freed = words.size(sum(each.size_bytes for each in chosen))
     print(f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {freed}")
 
 
 def _asked() -> bool:
     if not sys.stdin.isatty():
-        raise HotloopError("nobody is there to be asked (standard input is no terminal): use --yes or --dry-run")
+        raise HotloopError("cannot ask for confirmation: stdin is not a terminal: use --yes or --dry-run")
     return input("Clear them? [y/N] ").strip().lower() in ("y", "yes")
 
 

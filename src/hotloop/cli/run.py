@@ -6,11 +6,8 @@ Everything from the script's name on belongs to the script, so its options need 
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable
-from pathlib import Path
 
-from hotloop.cli.ahead import set_threads_of
 from hotloop.errors import HotloopError
 
 A_SHARE = "a share above 0 and up to 100%, such as 1%"
@@ -28,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = USAGE
     parser.epilog = EXAMPLES
     add = parser.add_argument
-    add("--out", type=Path, metavar="DIR", help="run directory (default: runs/<time>-<script>)")
+    add("--out", metavar="DIR", help="run directory (default: runs/<time>-<script>)")
     add(
         "--after",
         type=_after,
@@ -89,25 +86,21 @@ def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str],
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Record the script; return its exit code."""
-    target, is_module, args = _target(arguments.rest)
-    if not is_module:
-        set_threads_of(target)  # before anything imports numpy
-    from hotloop.cli.summaries import printing_every
+    """Replace this process with the script, recorded; the exit code is the script's."""
+    from hotloop.cli.summaries import start_printing
     from hotloop.record.options import RecordOptions
-    from hotloop.record.script import ScriptOptions, run_script
-    from hotloop.record.session import default_path
+    from hotloop.record.script import ScriptOptions, claim_run, run_script
 
+    target, is_module, args = _target(arguments.rest)
     every = arguments.modules_every or (LAYERS_EVERY if arguments.modules else 0)
     if arguments.modules == 0 and arguments.modules_every:
         raise HotloopError("--modules 0 times no layer: leave --modules-every out, or give --modules 1 or more")
     steps, seconds = arguments.after
-    out = arguments.out or default_path([target.rpartition(".")[2] if is_module else target])
     options = ScriptOptions(
         target=target,
         args=tuple(args),
         is_module=is_module,
-        out=str(out),
+        out=arguments.out,
         modules=1 if arguments.modules is None else arguments.modules,
         record=RecordOptions(
             budget=arguments.budget,
@@ -121,12 +114,10 @@ def run(arguments: argparse.Namespace) -> int:
             modules_every=every,
         ),
     )
-    with printing_every(arguments.summary_every, out):
-        result = run_script(options)
-    if (result.path / "run.json").is_file():
-        how = "recorded" if result.recorded else "recorded a part of it, until the recorder failed:"
-        print(f"hotloop: {how} {out}. Next: hotloop explain {out}", file=sys.stderr)
-    return result.exit_code
+    path = claim_run(options)
+    if path is not None and arguments.summary_every:
+        start_printing(arguments.summary_every, path)
+    run_script(options, path)
 
 
 def _target(rest: list[str]) -> tuple[str, bool, list[str]]:

@@ -6,43 +6,27 @@ training (one interpreter lock) and would show up in the very times that are bei
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 
 POLL_S = 0.5
-END_S = 5.0
 
 
-@contextmanager
-def printing_every(every_s: float, path: Path) -> Iterator[None]:
-    """Print a summary of the run at `path` to stderr every so many seconds; never, for 0."""
-    if not every_s:
-        yield
-        return
-    words = [
-        sys.executable,
-        "-m",
-        "hotloop.cli.summaries",
-        str(path),
-        str(every_s),
-        str(psutil.Process().pid),
-    ]
-    process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-    try:
-        yield
-    finally:
-        process.terminate()
-        try:
-            process.wait(END_S)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+def start_printing(every_s: float, path: Path) -> None:
+    """Print a summary of the run at `path` to stderr every so many seconds, for as long as this process lives.
+
+    The printing process is not a child of this one: a script that waits for its children must not meet it.
+    """
+    program = f"from pathlib import Path; from {__name__} import watch; "
+    program += f"watch(Path({str(path)!r}), {every_s!r}, {os.getpid()})"
+    words = [sys.executable, "-c", program]
+    starter = f"import subprocess; subprocess.Popen({words!r}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)"
+    subprocess.run([sys.executable, "-c", starter], check=False)
 
 
 def watch(path: Path, every_s: float, parent_pid: int) -> None:
@@ -59,17 +43,13 @@ def watch(path: Path, every_s: float, parent_pid: int) -> None:
 
 
 def _waited(seconds: float, parent_pid: int) -> bool:
-    """Wait; return whether the parent is still there, which may end without a word (kill -9)."""
+    """Wait; return whether the recorded process is still there."""
     while seconds > 0:
         time.sleep(min(seconds, POLL_S))
         seconds -= POLL_S
-        if not psutil.pid_exists(parent_pid):
+        try:
+            if psutil.Process(parent_pid).status() == psutil.STATUS_ZOMBIE:
+                return False
+        except psutil.Error:
             return False
     return True
-
-
-if __name__ == "__main__":
-    try:
-        watch(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]))
-    except KeyboardInterrupt:
-        pass  # Ctrl-C is meant for the training, and reaches the whole group

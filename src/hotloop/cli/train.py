@@ -10,13 +10,16 @@ import argparse
 import contextlib
 import io
 import os
-import sys
+import shlex
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from hotloop.cli.output import note
 from hotloop.errors import HotloopError
+from hotloop.escaping import printable
+from hotloop.files import silence_stdout
 from hotloop.pipelines import PIPELINES, configuration, pipeline
 from hotloop.pipelines.checks import require_seed, require_training
 from hotloop.pipelines.options import Options
@@ -55,7 +58,7 @@ def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str],
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train; return the exit code: 0, or 130 and 143 after Ctrl-C and SIGTERM."""
+    """Train; return the exit code: 0, 128 + the number of the signal that ended it, or 2 if it could not be saved."""
     words: list[str] = arguments.rest
     if not words:
         print(_listing())
@@ -71,12 +74,15 @@ def run(arguments: argparse.Namespace) -> int:
     if options.profile_report is not None:
         _check_report(options.profile_report, options.out)
     result = pipeline(words[0]).train(config, options)
+    try:
+        if source.json:
+            print(result.as_json(), flush=True)
+        elif not options.quiet:
+            print(_ending(result), flush=True)
+    except OSError:
+        silence_stdout()  # the terminal was closed, or the reader is gone: the run has ended as it has
     if options.profile_report is not None:
         _write_report(Path(result.run_dir), options.profile_report)
-    if source.json:
-        print(result.as_json())
-    elif not options.quiet:
-        print(_ending(result))
     return result.exit_code
 
 
@@ -129,14 +135,14 @@ def _beginning(name: str, module: ModuleType, words: list[str]) -> Any:
         raise HotloopError(f"unknown preset {preset!r} of {name}: use one of {', '.join(module.PRESETS)}")
     config = module.PRESETS[preset][0]
     if found.resume is not None:
-        from hotloop.learn import checkpoint
+        from hotloop.pipelines.saved import read_saved
 
         for flag in ("preset", "config"):
             if getattr(found, flag) is not None:
                 raise HotloopError(f"--resume takes its settings from the checkpoint: leave --{flag} out")
-        saved = checkpoint.read(checkpoint.find(Path(found.resume)), only=[])
-        if saved.meta.get("pipeline") == name:  # another's is refused where it is resumed
-            config = configuration.with_settings(config, saved.meta["config"], str(saved.path))
+        saved = read_saved(Path(found.resume), only=[])
+        if saved.pipeline == name:  # another's is refused where it is resumed
+            config = configuration.with_settings(config, saved.config, str(saved.path))
     elif found.config is not None:
         path = Path(found.config)
         config = configuration.with_settings(config, configuration.read_toml(path), f"--config {path}")
@@ -177,14 +183,22 @@ def _listing() -> str:
 def _ending(result: Any) -> str:
     score = "" if result.score_last100 is None else f", score of the last 100 episodes {result.score_last100:.2f}"
     greedy = "" if result.eval_score is None else f", greedy {result.eval_score:.2f}"
-    saved = f"saved {result.checkpoint}"
-    next_step = f"hotloop play {result.run_dir}"
-    if result.exit_code:
-        next_step = f"hotloop train {result.pipeline} --resume {result.run_dir}"
-    return (
-        f"{result.env_steps:,} steps, {result.updates:,} updates, {result.episodes:,} episodes in "
-        f"{result.seconds:.1f} s{score}{greedy}\n{saved}\nNext: {next_step}"
-    )
+    saved = "no checkpoint was saved" if result.checkpoint is None else f"saved {result.checkpoint}"
+    command = ["hotloop", "train", result.pipeline, "--resume"] if result.exit_code else ["hotloop", "play"]
+    next_step = shlex.join([*command, result.run_dir])
+    if result.checkpoint is None:
+        next_step = f"hotloop train {result.pipeline} --out DIR     (a directory that can be written)"
+    took = f"in {result.seconds:.1f} s, {result.warmup_seconds:.1f} s of them to prepare"
+    done = f"{_counted(result.as_dict())} {took}{score}{greedy}"
+    if result.counts["env_steps"] != result.env_steps:
+        done = f"{_counted(result.counts)} {took}; {_counted(result.as_dict())} in all{score}{greedy}"
+    return "\n".join(map(printable, [done, saved, f"Next: {next_step}"]))
+
+
+def _counted(counts: dict[str, Any]) -> str:
+    """Say what was done; frames where they are not the steps."""
+    frames = f" ({counts['frames']:,} frames)" if counts["frames"] != counts["env_steps"] else ""
+    return f"{counts['env_steps']:,} steps{frames}, {counts['updates']:,} updates, {counts['episodes']:,} episodes"
 
 
 def _check_report(path: Path, out: Path | None) -> None:
@@ -210,4 +224,4 @@ def _write_report(run_dir: Path, path: Path) -> None:
         json.write(json.detailed(view.build(trace, explain(trace)), trace), path)
     except OSError as error:
         raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    print(f"hotloop: wrote {path}", file=sys.stderr)
+    note(f"wrote {path}")

@@ -8,13 +8,12 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
-import threading
 from typing import Any
 
+from hotloop import spans
 from hotloop.clock import now_ns
-from hotloop.collect.lifeline import ASK
 from hotloop.collect.worker import SIZE_BYTES, Part
+from hotloop.processes import start_worker
 
 NS = 1_000_000_000
 ONE_THREAD = dict.fromkeys(
@@ -72,14 +71,10 @@ class Hired:
         self.pulse = Pulse(now_ns())
         ours, theirs = socket.socketpair()
         with theirs:
-            program = f"from hotloop.collect.worker import serve; serve({theirs.fileno()})"
-            if threading.current_thread() is threading.main_thread():
-                program = ASK + program
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", program],
+            self.process = start_worker(
+                f"{spans.child_program}from hotloop.collect.worker import serve; serve({theirs.fileno()})",
                 pass_fds=[theirs.fileno(), part.go, part.wake],
                 env=os.environ | ONE_THREAD,
-                process_group=0,
             )
         self.line = ours
         self._heard = b""

@@ -13,6 +13,7 @@ from hotloop.collect.interface import Collected, CollectError, Episode, Job, Spe
 from hotloop.collect.player import Player
 from hotloop.collect.stripes import Watch
 from hotloop.replay.frames import FrameReplay
+from hotloop.state_checks import count_in
 
 NS = 1e9
 
@@ -90,9 +91,12 @@ class InProcess:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from a checkpoint, after the replay was restored, with new episodes."""
+        made = count_in(state, "steps")
+        # It plays rounds of one step a lane until there are as many steps as were asked for.
+        asked = count_in(state, "asked", low=max(0, made - self._ring.shape.stripes + 1), high=made)
+        life = count_in(state, "life") + 1
         self.close()
-        self._asked, self._made = int(state["asked"]), int(state["steps"])
-        self._life = int(state["life"]) + 1
+        self._asked, self._made, self._life = asked, made, life
         self._watch.begin()
         self._spent = Spent()
         self._player = self._play()

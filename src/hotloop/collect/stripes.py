@@ -150,7 +150,8 @@ class Watch:
 
     def begin(self, heads: list[int] | None = None) -> None:
         """Count from here on: what is in the ring now was there before, or what came until lanes had these heads."""
-        self._seen[:] = 0
+        # What has left the ring by now was counted by whoever began before: only what is in it is looked at.
+        self._seen[:] = np.maximum(0, self._ring.heads - self._ring.shape.length)
         self._sampled[:] = 0
         self.look()
         if heads is not None:

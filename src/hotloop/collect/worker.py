@@ -11,7 +11,6 @@ import json
 import os
 import pickle
 import select
-import signal
 import socket
 import sys
 import traceback
@@ -23,10 +22,10 @@ from hotloop.clock import now_ns
 from hotloop.collect import board as on
 from hotloop.collect.board import Board, BoardHandle
 from hotloop.collect.interface import Episode, Job, Recipe
-from hotloop.collect.lifeline import end_with_parent
 from hotloop.collect.player import Player
 from hotloop.collect.weights import Subscriber, WeightsHandle
 from hotloop.errors import HotloopError
+from hotloop.processes import end_with_parent
 from hotloop.replay.ring import Handle, Ring
 from hotloop.spans import span
 
@@ -52,7 +51,6 @@ class Part:
     weights: WeightsHandle
     board: BoardHandle
     lockstep: bool
-    parent: int
     go: int
     """Descriptor of the event that orders have changed."""
     wake: int
@@ -65,12 +63,9 @@ class Part:
 
 def serve(descriptor: int) -> None:
     """Be a worker, whose socket has this number, until told to stop."""
-    # These go to whole groups of processes; the one who started this decides when it is over.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     line = socket.socket(fileno=descriptor)
     part = read_part(line)
-    end_with_parent(part.parent, descriptor)
+    end_with_parent(descriptor)
     try:
         sys.path[:] = part.path
         if part.first:

@@ -30,6 +30,7 @@ from hotloop.collect.weights import Publisher
 from hotloop.collect.worker import Part
 from hotloop.replay.frames import FrameReplay
 from hotloop.spans import span
+from hotloop.state_checks import MOST, count_in, numbers_in, require_state
 
 LOOK_MS = 50
 """While the learner waits, it looks after its workers so often."""
@@ -37,9 +38,6 @@ END_S = 5.0
 """A worker that is told to stop has so long to finish its step and close its environment."""
 FRUITLESS = 3
 """Times that a worker may end without a single step before that is taken for certain."""
-RECORDED, RECORDS = "HOTLOOP_RUN", "hotloop.record.children:start_here"
-"""The variable by which a process knows that it is recorded, and what then lets a new one record itself as well. Both
-are names only: those who record and those who play do not import each other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +56,7 @@ class WorkerOptions:
     start_s: float = 120.0
     """So long it may take to start; the first time, kernels compile."""
     first: str = ""
-    """What a worker calls before anything else: `module:name`. Else, one of a recorded process records itself."""
+    """What a worker calls before anything else: `module:name`."""
 
     def __post_init__(self) -> None:
         for name, least in (("count", 1), ("ahead", 0), ("restarts", 0)):
@@ -188,10 +186,19 @@ class Workers:
         """Go on from a checkpoint, after the replay was restored and before the first `collect`."""
         if self._hired:
             raise CollectError("restore was called after workers were started: call it before collect and start")
-        self._watch.begin(state["heads"])
-        self._asked, self._life = int(state["asked"]), int(state["life"]) + 1
-        self._made[:] = state["steps"]
-        self._told = int(state["told"])
+        ring, lanes = self._replay.ring, len(self._made)
+        steps = numbers_in(state, "steps", lanes, low=0, high=MOST // lanes)
+        made = sum(steps)
+        # Workers are ahead of what was asked for by what they may be, and by a fragment a lane.
+        ahead = self._options.ahead + lanes * max(1, ring.in_flight)
+        asked = count_in(state, "asked", low=max(0, made - ahead), high=made)
+        told, life = count_in(state, "told", high=made), count_in(state, "life") + 1
+        heads = numbers_in(state, "heads", lanes, low=0)
+        came = ring.heads - np.array(heads)
+        require_state(bool((came >= 0).all() and (came <= ring.shape.length).all()), "the lanes were seen elsewhere")
+        self._watch.begin(heads)
+        self._asked, self._life, self._told = asked, life, told
+        self._made[:] = steps
         self._look()  # at what came after the collector's state was taken, and before that of the replay
 
     def close(self) -> None:
@@ -226,11 +233,10 @@ class Workers:
             weights=self._publisher.handle(),
             board=self._board.handle(),
             lockstep=self._options.lockstep,
-            parent=os.getpid(),
             go=self._events[1 + number],
             wake=self._events[0],
             path=tuple(sys.path),
-            first=self._options.first or (RECORDS if os.environ.get(RECORDED) else ""),
+            first=self._options.first,
         )
         hired = Hired(part)
         self._poll.register(hired.line.fileno(), select.POLLIN)

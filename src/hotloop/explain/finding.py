@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hotloop.escaping import printable, printable_lines
 from hotloop.spans import Phase
 
 
@@ -36,11 +37,11 @@ class Finding:
 
     def __str__(self) -> str:
         """What, where, how much, and what to do: as a user reads it."""
-        place = f"{self.file}:{self.line}" if self.file else self.span
+        place = printable(f"{self.file}:{self.line}" if self.file else self.span)
         gain = f", expect {self.gain:.2f}× ({self.gain_low:.2f} to {self.gain_high:.2f})" if self.gain > 1 else ""
-        told = "".join(f"\n  - {each}" for each in self.evidence)
-        advice = self.advice.replace("\n", "\n  ")
-        return f"{self.title}\n  {place}{gain}{told}\n  {advice}"
+        told = "".join(f"\n  - {printable(each)}" for each in self.evidence)
+        advice = printable_lines(self.advice).replace("\n", "\n  ")
+        return f"{printable(self.title)}\n  {place}{gain}{told}\n  {advice}"
 
 
 @dataclass(frozen=True, slots=True)

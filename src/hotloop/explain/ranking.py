@@ -38,14 +38,14 @@ def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
     taken: set[int] = set()
     findings: list[Finding] = []
     for cause in sorted(causes, key=lambda each: (each.general, -_gain(loop, each), each.rule)):
-        atoms = [loop.atoms[i] for i in sorted(cause.atoms - taken)]
-        if cause.informs:
-            findings.append(price(loop, cause, atoms or [loop.atoms[i] for i in sorted(cause.atoms)]))
-            continue
+        free = cause.atoms - taken or (cause.atoms if cause.informs else frozenset())
+        atoms = [loop.atoms[i] for i in sorted(free)]
         if not atoms:
             continue
         finding = price(loop, cause, atoms)
-        if finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW**LESS:
+        if cause.informs:
+            findings.append(finding)
+        elif finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW**LESS:
             findings.append(finding)
             taken |= cause.atoms
     return sorted(findings, key=lambda each: (-each.score, each.rule, each.file, each.line))

@@ -23,7 +23,7 @@ from hotloop.learn.board_shape import BoardShape
 from hotloop.learn.losses import normalise, ppo_losses
 from hotloop.learn.ppo import Acted, drawn
 from hotloop.learn.ppo_state import ADAM_EPS
-from hotloop.learn.trained import Arrays, Trained, build_seeded, take
+from hotloop.learn.trained import Arrays, Trained, build_seeded, take_updates
 from hotloop.spans import Phase, span
 
 F32 = NDArray[np.float32]
@@ -192,11 +192,11 @@ class BoardPPO:
         """Take over what `tensors` gave.
 
         Raises:
-            HotloopError: Something is missing or has another shape. The learner is unchanged then.
+            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
         """
-        updates = take(arrays, "updates", ())
+        updates = take_updates(arrays)
         self._trained.load("board", arrays)
-        self.updates = int(updates)
+        self.updates = updates
         self._optimiser = self._make_optimiser()
 
     def _make_optimiser(self) -> torch.optim.Adam:

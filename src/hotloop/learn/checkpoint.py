@@ -1,37 +1,36 @@
-"""Checkpoints: what a run needs to go on, as safetensors and JSON. Nothing in them is ever unpickled.
+"""Checkpoints: everything a run needs to continue, as safetensors and JSON. Nothing in them is ever unpickled.
 
-A checkpoint is a directory: `checkpoint.json` (pipeline, configuration, counters, random states, digests) and
-one `<group>.safetensors` a group of arrays, so that playing an agent need not read its replay. It is written
-under another name, flushed to the disk and renamed: under its own name it is whole, or not there.
+A checkpoint is a directory; see `checkpoint_files`. It is written under another name, flushed to the disk and renamed,
+so under its own name it is complete. One of the same name is first moved aside: whenever the process is killed, either
+the new or the old one is there and is found. Leftovers are removed by the next write.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import errno
 import os
 import shutil
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from hotloop.learn.checkpoint_files import (
+    META,
+    CheckpointUnreadable,
+    Groups,
+    flush_directory,
+    read_arrays,
+    read_description,
+    write_files,
+)
 
-from hotloop.errors import HotloopError
-
-FORMAT = 1
-META = "checkpoint.json"
 FOLDER = "checkpoints"
 BEST = "best"
 STEP = "step-"
-UNFINISHED = ".unfinished-"
-
-Groups = Mapping[str, Mapping[str, np.ndarray]]
-
-
-class CheckpointUnreadable(HotloopError):
-    """There is no checkpoint, it is damaged, or another version or pipeline wrote it."""
+UNFINISHED, REPLACED, REMOVING = ".unfinished-", ".replaced-", ".removing-"
+"""Before the name of a checkpoint: it is being written; it is about to be replaced; it is being removed."""
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,37 +45,43 @@ class Checkpoint:
 
 
 def write(path: Path, groups: Groups, meta: Mapping[str, Any]) -> None:
-    """Write a checkpoint whole, or not at all.
+    """Write a checkpoint completely, or not at all.
 
     Args:
-        path: The directory to make; one that is there already is replaced.
+        path: The directory to make; one that exists is replaced.
         groups: Arrays by group and name.
         meta: What JSON can hold: configuration, counters, states of random generators.
-    """
-    from safetensors.numpy import save_file
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    making = path.parent / f"{UNFINISHED}{path.name}"
-    shutil.rmtree(making, ignore_errors=True)
-    making.mkdir()
-    digests = {}
-    for name, arrays in groups.items():
-        file = making / f"{name}.safetensors"
-        save_file({key: np.asarray(value, order="C") for key, value in arrays.items()}, file)
-        digests[file.name] = _digest(file)
-        _flush(file)
-    file = making / META
-    file.write_text(json.dumps({"format": FORMAT, "digests": digests, "meta": dict(meta)}, indent=1), encoding="utf-8")
-    _flush(file)
-    _flush(making)
-    if path.exists():
-        shutil.rmtree(path)
-    making.rename(path)
-    _flush(path.parent)
+    Raises:
+        OSError: It could not be written. Nothing of it is left, and the one that it would have replaced is still there.
+    """
+    _make(path, lambda folder: write_files(folder, groups, meta))
+
+
+def bring(source: Path, path: Path) -> None:
+    """Let a checkpoint have a second directory. Its files are linked, or copied where that is not possible.
+
+    Raises:
+        OSError: It could not be written; nothing of it is left.
+        CheckpointUnreadable: The source is not a checkpoint.
+    """
+    names = [META, *read_description(source)[0]]
+
+    def fill(folder: Path) -> None:
+        for name in names:
+            try:
+                os.link(source / name, folder / name, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in NO_LINKS:
+                    raise
+                shutil.copyfile(source / name, folder / name, follow_symlinks=False)
+        flush_directory(folder)
+
+    _make(path, fill)
 
 
 def read(path: Path, only: Collection[str] | None = None) -> Checkpoint:
-    """Read a checkpoint and check that it is whole.
+    """Read a checkpoint and check that it is complete and undamaged.
 
     Args:
         path: A checkpoint's directory.
@@ -85,22 +90,9 @@ def read(path: Path, only: Collection[str] | None = None) -> Checkpoint:
     Raises:
         CheckpointUnreadable: It is not there, is damaged, or is of a newer format.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    outer = _read_meta(path)
-    groups = {}
-    for name, digest in outer["digests"].items():
-        file, group = path / name, name.removesuffix(".safetensors")
-        if only is not None and group not in only:
-            continue
-        if not file.is_file() or _digest(file) != digest:
-            raise CheckpointUnreadable(f"{file} is damaged or missing: use another checkpoint of {path.parent}")
-        try:
-            groups[group] = load_file(file)
-        except SafetensorError as error:
-            raise CheckpointUnreadable(f"{file} cannot be read ({error}): use another checkpoint") from error
-    return Checkpoint(path, outer["meta"], groups)
+    digests, meta = read_description(path)
+    wanted = {name: digest for name, digest in digests.items() if only is None or _group(name) in only}
+    return Checkpoint(path, meta, {_group(name): read_arrays(path / name, each) for name, each in wanted.items()})
 
 
 def step_path(run: Path, env_steps: int) -> Path:
@@ -108,8 +100,14 @@ def step_path(run: Path, env_steps: int) -> Path:
     return run / FOLDER / f"{STEP}{env_steps:012d}"
 
 
+def step_of(path: Path) -> int | None:
+    """Return the environment steps in a checkpoint's name; None if it has none."""
+    number = path.name.removeprefix(REPLACED).removeprefix(STEP)
+    return int(number) if number.isdecimal() else None
+
+
 def mark_best(checkpoint: Path) -> None:
-    """Let `best` beside a checkpoint name it, in one move."""
+    """Let `best` beside a checkpoint point to it, in one move."""
     link = checkpoint.parent / f"{UNFINISHED}{BEST}"
     link.unlink(missing_ok=True)
     link.symlink_to(checkpoint.name, target_is_directory=True)
@@ -122,7 +120,7 @@ def keep_last(run: Path, most: int) -> None:
     best = (folder / BEST).resolve()
     for path in _steps(folder)[:-most]:
         if path.resolve() != best:
-            shutil.rmtree(path)
+            _remove(path)
 
 
 def find(path: Path, best: bool = False) -> Path:
@@ -132,47 +130,93 @@ def find(path: Path, best: bool = False) -> Path:
         path: A checkpoint's directory, or a file in it, or a run directory.
         best: Of a run directory take the best, not the last, if it has one.
     """
+    named = _present(path.parent if path.is_file() else path)
+    if named is not None:
+        return named
     if not path.exists():
         raise CheckpointUnreadable(f"no checkpoint at {path}: name a run directory, or one of its {FOLDER}/*")
-    path = path.parent if path.is_file() else path
-    if (path / META).exists():
-        return path
     folder = path if path.name == FOLDER else path / FOLDER
-    if best and (folder / BEST / META).exists():
-        return folder / BEST
+    chosen = _present(folder / BEST) if best else None
+    if chosen is not None:
+        return chosen
     steps = _steps(folder)
     if not steps:
         raise CheckpointUnreadable(f"{path} holds no checkpoint: name a run directory of `hotloop train`")
     return steps[-1]
 
 
+def _group(file: str) -> str:
+    return file.rpartition(".")[0]
+
+
+def _present(path: Path) -> Path | None:
+    """Return a checkpoint's directory, or that of the old one if a kill came while it was being replaced."""
+    if (path / META).exists():
+        return path
+    target = path.parent / os.readlink(path) if path.is_symlink() else path
+    aside = target.with_name(f"{REPLACED}{target.name}") if target.name else target
+    return aside if (aside / META).exists() else None
+
+
 def _steps(folder: Path) -> list[Path]:
-    return sorted(each for each in folder.glob(f"{STEP}*") if (each / META).is_file())
+    """Return the checkpoints of a run, in the order of their steps."""
+    names = {
+        each.name.removeprefix(REPLACED) for each in (*folder.glob(f"{STEP}*"), *folder.glob(f"{REPLACED}{STEP}*"))
+    }
+    present = [found for name in names if (found := _present(folder / name)) is not None]
+    numbered = [(number, each) for each in present if (number := step_of(each)) is not None]
+    return [each for _, each in sorted(numbered)]
 
 
-def _read_meta(path: Path) -> dict[str, Any]:
-    file = path / META
+def _make(path: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` write a directory under a passing name, then put it in its place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(path)
+    making = path.with_name(f"{UNFINISHED}{path.name}")
     try:
-        outer = json.loads(file.read_text(encoding="utf-8"))
-        written, _, _ = outer["format"], outer["digests"].items(), outer["meta"].items()
-    except FileNotFoundError as error:
-        raise CheckpointUnreadable(f"{path} is not a checkpoint (it has no {META}): name one of {FOLDER}/*") from error
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointUnreadable(f"{file} is damaged ({error}): use another checkpoint") from error
-    if written != FORMAT:
-        raise CheckpointUnreadable(f"{path} has format {written}, this hotloop reads {FORMAT}: upgrade hotloop")
-    return outer
+        making.mkdir()
+        fill(making)
+        _put(making, path)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
 
 
-def _digest(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _flush(path: Path) -> None:
-    """Wait until the disk has it. Directories too: a rename is only as lasting as the directory that holds it."""
-    handle = os.open(path, os.O_RDONLY)
+def _put(making: Path, path: Path) -> None:
+    """Move a complete directory to its place. Killed in between, `_present` finds the old one."""
+    aside = path.with_name(f"{REPLACED}{path.name}")
+    replaces = path.exists()
+    if replaces:
+        path.rename(aside)
     try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        making.rename(path)
+    except BaseException:
+        if replaces:
+            aside.rename(path)
+        raise
+    flush_directory(path.parent)
+    if replaces:
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint. Killed in between, what is left no longer looks like one."""
+    going = path.with_name(f"{REMOVING}{path.name.removeprefix(REPLACED)}")
+    shutil.rmtree(going, ignore_errors=True)
+    path.rename(going)
+    shutil.rmtree(going)
+
+
+def _tidy(path: Path) -> None:
+    """Remove what killed processes left in a run, or of this one checkpoint elsewhere."""
+    for prefix in (UNFINISHED, REMOVING, REPLACED):
+        for each in path.parent.glob(f"{prefix}*"):
+            name = each.name.removeprefix(prefix)
+            if name != path.name and not (name.startswith(STEP) and path.name.startswith(STEP)):
+                continue
+            if prefix != REPLACED:
+                shutil.rmtree(each)
+            elif each.with_name(name).exists():
+                _remove(each)
+            else:
+                each.rename(each.with_name(name))

@@ -16,7 +16,7 @@ from hotloop.errors import HotloopError
 from hotloop.learn.dqn_state import F32, DQNConfig, DQNState, Kernel, Transitions, Updated
 from hotloop.learn.learner import Learner
 from hotloop.learn.networks import check_rows
-from hotloop.learn.trained import Arrays, generator_words, set_generator, take, views
+from hotloop.learn.trained import Arrays, generator_words, take, take_generator, take_updates, views
 
 KERNELS = ("torch", "torch-fused", "compile", "numba")
 
@@ -115,19 +115,19 @@ class DQN(Learner[DQNConfig, DQNState, Kernel]):
         """Take over what `tensors` gave, from a learner with the same network and any kernel.
 
         Raises:
-            HotloopError: Something is missing or has another shape. The learner is unchanged then.
+            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
         """
         import torch
 
         state = self._state
         target = views(state.target_network, state.target_weights)
         found = [(view, take(arrays, f"target.weights.{name}", tuple(view.shape))) for name, view in target.items()]
-        updates, words = take(arrays, "updates", ()), take(arrays, "noise_generator", (6,))
+        updates, noise = take_updates(arrays), take_generator(arrays)
         state.online.load("online", arrays)
         for view, array in found:
             view.copy_(torch.from_numpy(array))
-        state.updates = int(updates)
-        set_generator(self._noise, words)
+        state.updates = updates
+        self._noise.bit_generator.state = noise
         self.use(self.kernel)
 
 

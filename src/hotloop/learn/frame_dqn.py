@@ -25,8 +25,9 @@ from hotloop.learn.frame_dqn_state import (
     statistics,
 )
 from hotloop.learn.learner import Learner, TimePhase
-from hotloop.learn.trained import Arrays, take, views
+from hotloop.learn.trained import Arrays, take, take_updates, views
 from hotloop.spans import Phase, span
+from hotloop.state_checks import array_of
 
 FRAME_KERNELS = ("torch", "lean", "compile")
 OF_PHASE = {
@@ -112,17 +113,18 @@ class FrameDQN(Learner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
         """Take over what `tensors` gave, from a learner with the same network and any kernel.
 
         Raises:
-            HotloopError: Something is missing or has another shape. The learner is unchanged then.
+            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
         """
         state = self._state
         held = {f"target.weights.{name}": each for name, each in self._target().items()} | self._statistics()
         found = [(each, take(arrays, name, tuple(each.shape))) for name, each in held.items()]
-        updates, scale = take(arrays, "updates", ()), take(arrays, "loss_scale", ())
+        updates = take_updates(arrays)
+        scale = array_of(arrays, "loss_scale", np.array(state.loss_scale), low=0)
         state.online.load("online", arrays)
         with torch.no_grad():
             for tensor, array in found:
                 tensor.copy_(torch.from_numpy(array))
-        state.updates, state.loss_scale = int(updates), float(scale)
+        state.updates, state.loss_scale = updates, float(scale)
         self.use(self.kernel)
 
     def _target(self) -> dict[str, torch.Tensor]:

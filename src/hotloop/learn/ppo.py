@@ -12,7 +12,7 @@ from hotloop.errors import HotloopError
 from hotloop.learn.learner import Learner
 from hotloop.learn.networks import check_rows
 from hotloop.learn.ppo_state import F32, Kernel, PPOConfig, PPOState, PPOUpdated, Rollout
-from hotloop.learn.trained import Arrays, take
+from hotloop.learn.trained import Arrays, take_updates
 
 PPO_KERNELS = ("torch", "numba")
 
@@ -109,11 +109,11 @@ class PPO(Learner[PPOConfig, PPOState, Kernel]):
         """Take over what `tensors` gave, from a learner with the same networks and any kernel.
 
         Raises:
-            HotloopError: Something is missing or has another shape. The learner is unchanged then.
+            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
         """
-        updates = take(arrays, "updates", ())
+        updates = take_updates(arrays)
         self._state.trained.load("actor_critic", arrays)
-        self._state.updates = int(updates)
+        self._state.updates = updates
         self.use(self.kernel)
 
 

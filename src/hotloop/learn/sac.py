@@ -18,7 +18,7 @@ from hotloop.errors import HotloopError
 from hotloop.learn.learner import Learner, TimePhase
 from hotloop.learn.sac_networks import SACShape, squash
 from hotloop.learn.sac_state import F32, PHASES, Chance, SACConfig, SACKernel, SACState, SACUpdated
-from hotloop.learn.trained import Arrays, generator_words, set_generator, take, views
+from hotloop.learn.trained import Arrays, generator_words, take, take_generator, take_updates, views
 from hotloop.spans import Phase, span
 
 SAC_KERNELS = ("torch", "lean")
@@ -127,12 +127,12 @@ class SAC(Learner[SACConfig, SACState, SACKernel]):
         """Take over what `tensors` gave, from a learner with the same networks and any kernel.
 
         Raises:
-            HotloopError: Something is missing or has another shape. The learner is unchanged then.
+            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
         """
         state = self._state
         target = views(state.target, state.target_weights)
         found = [(view, take(arrays, f"target.weights.{name}", tuple(view.shape))) for name, view in target.items()]
-        updates, words = take(arrays, "updates", ()), take(arrays, "noise_generator", (6,))
+        updates, noise = take_updates(arrays), take_generator(arrays)
         temperature = take(arrays, "temperature", (3,))
         state.actor.check("actor", arrays)
         state.critic.load("critic", arrays)
@@ -140,8 +140,8 @@ class SAC(Learner[SACConfig, SACState, SACKernel]):
         with torch.no_grad():
             for view, array in [*found, (state.temperature, temperature)]:
                 view.copy_(torch.from_numpy(array))
-        state.updates = int(updates)
-        set_generator(self._noise, words)
+        state.updates = updates
+        self._noise.bit_generator.state = noise
         self.use(self.kernel)
 
 

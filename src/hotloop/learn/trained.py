@@ -8,22 +8,46 @@ operation, Adam is one loop, and what a checkpoint holds does not depend on the 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
+import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
+from hotloop.state_checks import MOST, array_of, random_state
 
 Arrays = dict[str, NDArray]
+COPIES = 3
+"""Vectors of the size of a network that training holds: weights, and Adam's two moments."""
 
 
 def build_seeded(make: Callable[[], nn.Module], seed: int, device: str) -> nn.Module:
-    """Make a network whose initial weights depend on the seed only; torch's own generator is left as it was."""
+    """Make a network whose initial weights depend on the seed only; torch's own generator is left as it was.
+
+    Raises:
+        HotloopError: It would not fit into memory.
+    """
     with torch.random.fork_rng(devices=[]):
+        _check_size(make)
         torch.manual_seed(seed)
         return make().to(device)
+
+
+def _check_size(make: Callable[[], nn.Module]) -> None:
+    """Refuse a network that does not fit, before any of its memory is asked for."""
+    try:
+        with torch.device("meta"):
+            size = sum(each.numel() * each.element_size() for each in make().parameters())
+    except RuntimeError as error:  # the number of its weights is no 64-bit number
+        raise HotloopError(f"the network cannot be made ({str(error).splitlines()[0]}): give smaller layers") from error
+    total = psutil.virtual_memory().total
+    if COPIES * size > total:
+        raise HotloopError(
+            f"training the network takes {COPIES * size:,} bytes and this machine has {total:,}: give smaller layers"
+        )
 
 
 def flatten(network: nn.Module) -> Tensor:
@@ -78,7 +102,7 @@ class Trained:
         """Take over what `tensors` gave, in place.
 
         Raises:
-            HotloopError: An array is missing or has another shape. Nothing was changed then.
+            HotloopError: An array is missing, has another shape or is not finite. Nothing was changed then.
         """
         for view, array in self._found(prefix, arrays):
             view.copy_(torch.from_numpy(array))
@@ -96,18 +120,19 @@ class Trained:
         ]
 
 
-def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...]) -> NDArray:
+def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray:
     """Return a writable, contiguous copy of one array of a checkpoint.
 
     Raises:
-        HotloopError: It is missing or has another shape.
+        HotloopError: It is missing, has another shape or type, or its numbers are not finite.
     """
-    if name not in arrays:
-        raise HotloopError(f"the checkpoint has no {name!r}: it is of another learner or network")
-    array = np.array(arrays[name])
-    if array.shape != shape:
-        raise HotloopError(f"{name!r} has shape {array.shape}, expected {shape}: give the checkpoint's own network")
-    return array
+    like = np.broadcast_to(np.zeros((), dtype), shape)
+    return np.array(array_of(arrays, name, like, remedy="give a checkpoint of this learner and network"))
+
+
+def take_updates(arrays: Mapping[str, NDArray]) -> int:
+    """Return how many updates a checkpoint's learner has done."""
+    return int(array_of(arrays, "updates", np.zeros((), np.int64), low=0, high=MOST))
 
 
 def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:
@@ -118,12 +143,15 @@ def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:
     return np.array([*numbers, state["has_uint32"], state["uinteger"]], dtype=np.uint64)
 
 
-def set_generator(generator: np.random.Generator, words: NDArray[np.uint64]) -> None:
-    """Restore what `generator_words` wrote."""
+def take_generator(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
+    """Return the state of a generator, for `bit_generator.state`, that `generator_words` wrote as `noise_generator`."""
+    words = take(arrays, "noise_generator", (6,), np.uint64)
     state_low, state_high, inc_low, inc_high, has, kept = (int(word) for word in words)
-    generator.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {"state": state_low | state_high << 64, "inc": inc_low | inc_high << 64},
-        "has_uint32": has,
-        "uinteger": kept,
-    }
+    return random_state(
+        {
+            "bit_generator": "PCG64",
+            "state": {"state": state_low | state_high << 64, "inc": inc_low | inc_high << 64},
+            "has_uint32": has,
+            "uinteger": kept,
+        }
+    )

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from hotloop.errors import HotloopError
-from hotloop.learn import checkpoint
 from hotloop.pipelines import configuration, pipeline
-from hotloop.pipelines.shipped import ALONE, with_moments
+from hotloop.pipelines.saved import read_saved
+from hotloop.pipelines.shipped import with_moments
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +60,13 @@ def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
         path: A run directory (its best checkpoint is taken) or a checkpoint.
         device: Where to compute.
     """
-    found = checkpoint.read(checkpoint.find(Path(path), best=True), only=["learner"])
-    name, settings = found.meta.get("pipeline", ""), found.meta.get("config", {})
-    module = pipeline(name)
-    config = configuration.with_settings(module.Config(), on_device(settings, device), str(found.path))
+    saved = read_saved(Path(path), only=["learner"], of_run_best=True)
+    module = pipeline(saved.pipeline)
+    config = configuration.with_settings(module.Config(), on_device(saved.config, device), str(saved.path))
     agent = module.Agent(config)
-    try:
-        saved = found.groups["learner"]
-        agent.learner.load(with_moments(saved, agent.learner) if found.meta.get(ALONE) else saved)
-    except KeyError as error:
-        raise HotloopError(f"{found.path} holds no {error}: use another checkpoint") from error
-    return TrainedAgent(name, config, found.meta["counts"]["env_steps"], found.path, agent)
+    arrays = saved.group("learner")
+    agent.learner.load(with_moments(arrays, agent.learner) if saved.agent_only else arrays)
+    return TrainedAgent(saved.pipeline, config, saved.counts.env_steps, saved.path, agent)
 
 
 def on_device(settings: Mapping[str, Any], device: str) -> dict[str, Any]:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import tempfile
-import threading
 from collections.abc import Mapping
 from dataclasses import asdict
+from io import FileIO
 from typing import Any
 
 import numpy as np
 
-from hotloop.collect.lifeline import ASK, end_with_parent
 from hotloop.errors import HotloopError
 from hotloop.pipelines.games import Played
+from hotloop.processes import end_with_parent, start_worker
 
 ASKED = "asked"
 """Under this name the question stands among the weights, none of which has it."""
@@ -38,13 +36,12 @@ def play_apart(pipeline: str, config: Any, learner: Mapping[str, np.ndarray], ep
         place: Where, as the game has it.
     """
     question = {"pipeline": pipeline, "config": asdict(config), "episodes": episodes, "place": place}
-    # Without buffers: both processes move through one file, and only the system knows where they are in it.
-    with tempfile.TemporaryFile(buffering=0) as asked, tempfile.TemporaryFile(buffering=0) as played:
+    with _memory_file() as asked, _memory_file() as played:
         np.savez(asked, **{ASKED: np.array(json.dumps(question))}, **dict(learner))  # pyright: ignore
         asked.seek(0)
-        done = _run(asked.fileno(), played.fileno())
-        if done.returncode:
-            reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        code, said = _run(asked.fileno(), played.fileno())
+        if code:
+            reason = (said.strip().splitlines() or [f"exit code {code}"])[-1]
             raise HotloopError(f"the process that plays greedy episodes failed ({reason}): see --eval-episodes")
         played.seek(0)
         with np.load(played, allow_pickle=False) as found:
@@ -53,29 +50,34 @@ def play_apart(pipeline: str, config: Any, learner: Mapping[str, np.ndarray], ep
     return Played(**arrays | {"cause": arrays["cause"].astype(object)}, won=won)
 
 
-def _run(asked: int, played: int) -> subprocess.CompletedProcess[str]:
-    """Let another process do `serve`, and wait for it."""
-    program = f"from hotloop.pipelines.apart import serve; serve({os.getpid()}, {asked}, {played})"
-    if sys.platform == "linux" and threading.current_thread() is threading.main_thread():
-        program = ASK + program
+def _memory_file() -> FileIO:
+    """Open a file in memory, which needs no disk. Unbuffered: both processes move through it together."""
+    return FileIO(os.memfd_create("hotloop-episodes"), "w+b")
+
+
+def _run(asked: int, played: int) -> tuple[int, str]:
+    """Let another process do `serve`; return its exit code and what it wrote to stderr."""
+    program = f"from hotloop.pipelines.apart import serve; serve({asked}, {played})"
     # A recording that follows processes must not take this one for a part of the training.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP_")}
-    # In a session of its own: Ctrl-C is for the training, which waits for the episodes and then saves.
-    return subprocess.run(
-        [sys.executable, "-c", program], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=environment,
-        start_new_session=True, pass_fds=(asked, played),
-    )  # fmt: skip
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with start_worker(program, env=environment, pass_fds=(asked, played), **pipes) as process:
+        try:
+            _, said = process.communicate()
+        except BaseException:
+            process.kill()
+            raise
+    return process.returncode, said
 
 
-def serve(parent: int, asked: int, played: int) -> None:
+def serve(asked: int, played: int) -> None:
     """Play what one file asks for, and leave what was played in the other.
 
     Args:
-        parent: Process with which this one ends; it reads what this one prints.
         asked: Descriptor.
         played: Descriptor.
     """
-    end_with_parent(parent, STDOUT)
+    end_with_parent(STDOUT)
     from hotloop.pipelines import configuration, game, pipeline
     from hotloop.pipelines.checks import torch_threads
 

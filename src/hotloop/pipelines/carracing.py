@@ -10,7 +10,6 @@ import numpy as np
 from hotloop.errors import HotloopError
 from hotloop.pipelines.games import Act, Played, Position, held_out_seeds
 from hotloop.pipelines.pictures import as_text
-from hotloop.spans import recording
 
 if TYPE_CHECKING:
     from hotloop.envs.carracing import CarRacingVectorEnv
@@ -19,8 +18,6 @@ PLACE = "environment"
 LIMIT = "max_frames"
 REMEMBERS = False
 OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
-RECORD_FIRST = "hotloop.record.children:start_here"
-"""What a worker calls first so that it records itself."""
 ACTION_SIZE = {"three": 3, "two": 2}
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
@@ -94,8 +91,7 @@ def make_env(
         raise HotloopError('CarRacing needs Box2D: `pip install "hotloop[carracing]"`') from error
     from hotloop.envs.carracing import CarRacingVectorEnv
 
-    first = RECORD_FIRST if recorded and recording() else ""
-    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, begin_with=first, **_options(game))
+    return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, recorded=recorded, **_options(game))
 
 
 def controls(actions: np.ndarray, game: Game) -> np.ndarray:

@@ -12,6 +12,9 @@ from hotloop.errors import DependencyMissing, HotloopError
 
 NEEDED = ("gymnasium", "numba", "safetensors", "torch")
 """Libraries of the extra `train` without which nothing is trained or played."""
+MOST = (1 << 31) - 1
+MOST_THREADS = 1024
+"""Of torch: where the system has no more threads to give, the process is aborted."""
 
 
 def require(holds: bool, config: Any, name: str, remedy: str) -> None:
@@ -28,9 +31,9 @@ def require(holds: bool, config: Any, name: str, remedy: str) -> None:
 
 
 def require_positive(config: Any, *names: str) -> None:
-    """Refuse fields that are not above 0."""
+    """Refuse fields that are not above 0, or absurdly large: sizes are multiplied, and must stay 64-bit numbers."""
     for name in names:
-        require(getattr(config, name) > 0, config, name, "a number above 0")
+        require(0 < getattr(config, name) <= MOST, config, name, f"a number above 0, at most {MOST:,}")
 
 
 def require_share(config: Any, *names: str) -> None:
@@ -74,6 +77,8 @@ def torch_threads(number: int) -> Iterator[None]:
     """
     import torch
 
+    if not 0 < number <= MOST_THREADS:
+        raise HotloopError(f"--threads is {number}: give a number from 1 to {MOST_THREADS}")
     # Torch sets it for this thread and tells nobody; half of the smallest normal number is subnormal.
     flushed = sys.float_info.min / 2 == 0
     before = torch.get_num_threads()

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
+import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from hotloop.errors import HotloopError
+from hotloop.files import write_whole
 
 C = TypeVar("C")
 FREE = frozenset({"kernel", "device", "threads", "workers", "restarts", "verbose"})
 """May differ when a run is resumed: they change how, not what, is computed."""
+UNFIT = object()
 
 
 def write_toml(config: Any, path: Path) -> None:
     """Write a flat configuration dataclass."""
     # TOML writes strings, numbers, booleans and lists as JSON does.
     lines = [f"{name} = {json.dumps(value)}" for name, value in asdict(config).items() if value is not None]
-    path.write_text("\n".join([*lines, ""]), encoding="utf-8")
+    write_whole(path, "\n".join([*lines, ""]).encode())
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -47,11 +51,25 @@ def with_settings(config: C, settings: Mapping[str, Any], source: str) -> C:
         source: Where they come from, for the error.
     """
     known = {each.name: getattr(config, each.name) for each in fields(config)}  # type: ignore[arg-type]
+    kinds = get_type_hints(type(config))
     for name, value in settings.items():
         if name not in known:
             raise HotloopError(f"{source} has the unknown setting {name!r}: use some of {', '.join(sorted(known))}")
-        known[name] = _fitting(name, value, known[name], source)
+        fitting = _fitting(value, kinds[name])
+        if fitting is UNFIT:
+            kind = kinds[name].__name__ if isinstance(kinds[name], type) else str(kinds[name]).replace("typing.", "")
+            seen = f"{source} has {name} = {value!r:.80}"
+            raise HotloopError(f"{seen}: give a value of type {kind}, such as {known[name]!r}")
+        known[name] = fitting
     return type(config)(**known)
+
+
+def check_finite(config: Any) -> None:
+    """Refuse settings that are not finite: neither a checkpoint nor a learner can hold them."""
+    for each in fields(config):
+        value = getattr(config, each.name)
+        if isinstance(value, float) and not math.isfinite(value):
+            raise HotloopError(f"--{each.name.replace('_', '-')} is {value}: give a finite number")
 
 
 def check_same(ours: Any, theirs: Mapping[str, Any], source: Path) -> None:
@@ -64,12 +82,18 @@ def check_same(ours: Any, theirs: Mapping[str, Any], source: Path) -> None:
             )
 
 
-def _fitting(name: str, value: Any, default: Any, source: str) -> Any:
-    if isinstance(default, tuple) and isinstance(value, list):
-        return tuple(value)
-    if isinstance(default, float) and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    if default is not None and type(value) is not type(default):
-        kind = type(default).__name__
-        raise HotloopError(f"{source} has {name} = {value!r}: give a value of type {kind}, such as {default!r}")
-    return value
+def _fitting(value: Any, kind: Any) -> Any:
+    """Return a value as a setting of this type holds it, or UNFIT."""
+    arguments = get_args(kind)
+    if get_origin(kind) is Literal:
+        return next((each for each in arguments if type(each) is type(value) and each == value), UNFIT)
+    if get_origin(kind) in (Union, UnionType):
+        return next((found for each in arguments if (found := _fitting(value, each)) is not UNFIT), UNFIT)
+    if get_origin(kind) is tuple:
+        found = tuple(_fitting(each, arguments[0]) for each in value) if isinstance(value, list | tuple) else (UNFIT,)
+        return UNFIT if UNFIT in found else found
+    if type(value) is int and abs(value) >= 1 << 63:
+        return UNFIT
+    if kind is float and type(value) in (int, float):
+        return float(value) if math.isfinite(value) else UNFIT
+    return value if type(value) is kind else UNFIT

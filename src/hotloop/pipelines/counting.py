@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 import numpy as np
 
+from hotloop.counters import COUNTERS, steps_per_episode
 from hotloop.spans import count
+from hotloop.state_checks import MOST, array_of, count_in, require_values
 
 RECENT = 100
 """Episodes over which the moving means are taken."""
@@ -41,6 +45,19 @@ class Counts:
     def as_dict(self) -> dict[str, int]:
         """Return the counts by name."""
         return asdict(self)
+
+    def as_row(self) -> dict[str, Any]:
+        """Return the counts by name, and `steps_per_episode`."""
+        return self.as_dict() | {"steps_per_episode": steps_per_episode(self.env_steps, self.episodes)}
+
+    def since(self, earlier: Counts) -> Counts:
+        """Return what was counted after an earlier copy was made."""
+        return Counts(**{name: getattr(self, name) - getattr(earlier, name) for name in COUNTERS})
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Counts:
+        """Return what `as_dict` gave, out of a checkpoint."""
+        return cls(**{each.name: count_in(saved, each.name) for each in fields(cls)})
 
 
 class Episodes:
@@ -109,6 +126,10 @@ class Episodes:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from a checkpoint."""
-        self._return, self._length = state["return"].copy(), state["length"].copy()
-        self._recent, self._sums = state["recent"].copy(), state["sums"].copy()
-        self._ended, self._best_score = int(state["ended"]), float(state["best_score"])
+        own = self.state()
+        found = {name: array_of(state, name, array).copy() for name, array in own.items()}
+        for name in ("length", "ended"):
+            require_values(found[name], name, low=0, high=MOST)
+        self._return, self._length = found["return"], found["length"]
+        self._recent, self._sums = found["recent"], found["sums"]
+        self._ended, self._best_score = int(found["ended"]), float(found["best_score"])

@@ -20,13 +20,15 @@ from hotloop.pipelines.feeding import Feeding, status
 from hotloop.pipelines.options import Options
 from hotloop.pipelines.timing import Laps
 from hotloop.spans import Phase
+from hotloop.state_checks import object_in
 
 if TYPE_CHECKING:
     from hotloop.collect import Collected, Collector
     from hotloop.learn import Updated
-    from hotloop.learn.checkpoint import Checkpoint, Groups
+    from hotloop.learn.checkpoint import Groups
     from hotloop.learn.frame_policy import Exploration
     from hotloop.pipelines.result import Result
+    from hotloop.pipelines.saved import Saved
     from hotloop.pipelines.shell import Shell
     from hotloop.replay import FrameReplay
 
@@ -156,6 +158,7 @@ class Config:
         require(self.publish_every + self.publish_epochs > 0, self, "publish_every", "1 or more, or --publish-epochs")
         least = self.first_update + self.lanes * (self.n_step + self.stack + 2)
         require(self.buffer >= least, self, "buffer", f"at least the {least} frames that the first updates need")
+        require(self.train_every <= self.buffer, self, "train_every", f"at most --buffer, {self.buffer}: more is lost")
 
     @property
     def lanes(self) -> int:
@@ -257,18 +260,17 @@ class Training:
         }
         return groups, meta | {"feeding": self.feeding.state()}
 
-    def restore(self, saved: Checkpoint) -> None:
+    def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint, with new episodes."""
-        groups = {name: dict(arrays) for name, arrays in saved.groups.items()}
-        self.agent.learner.load(groups["learner"])
-        self.replay.restore(groups["replay"])
+        self.agent.learner.load(saved.group("learner"))
+        self.replay.restore(saved.group("replay"), actions=mario_parts.ACTIONS[self.config.actions])
         self.replay.cut()
-        self.episodes.restore(groups["episodes"])
-        self.rng.bit_generator.state = saved.meta["rng"]
-        self.counts = Counts(**saved.meta["counts"])
-        self.collector.restore(saved.meta["collector"])
+        self.episodes.restore(saved.group("episodes"))
+        self.rng.bit_generator.state = saved.random_state()
+        self.counts = saved.counts
+        self.collector.restore(object_in(saved.meta, "collector"))
         version = self.collector.publish(self.agent.learner.weights())
-        self.feeding.restore(saved.meta["feeding"], version, self.counts.updates)
+        self.feeding.restore(object_in(saved.meta, "feeding"), version, self.counts.updates)
 
 
 def collect(run: Training, timed: Laps) -> Collected:
@@ -359,10 +361,11 @@ def train(config: Config, options: Options | None = None) -> Result:
 def prepare(shell: Shell, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
     config: Config = shell.config
-    if shell.checkpoint is not None and shell.checkpoint.meta["config"]["workers"] != config.workers:
+    saved = shell.checkpoint
+    if saved is not None and saved.config.get("workers") != config.workers:
         raise HotloopError(
             f"cannot resume with --workers {config.workers}: each has its own part of the replay, and there were "
-            f"{shell.checkpoint.meta['config']['workers']}; leave it out"
+            f"{saved.config.get('workers')}; leave it out"
         )
     with shell.preparing("learner"):
         kernel, note = mario_parts.settle(agent.learner, config)

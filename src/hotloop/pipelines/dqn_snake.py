@@ -27,12 +27,14 @@ from hotloop.pipelines.options import Options
 from hotloop.pipelines.timing import Laps
 from hotloop.pipelines.warming import learner_compiled_ahead, settle_kernel
 from hotloop.spans import Phase
+from hotloop.state_checks import take_like
 
 if TYPE_CHECKING:
     from hotloop.envs.snake import SnakeVectorEnv
     from hotloop.learn import DQNConfig, Updated
-    from hotloop.learn.checkpoint import Checkpoint, Groups
+    from hotloop.learn.checkpoint import Groups
     from hotloop.pipelines.result import Result
+    from hotloop.pipelines.saved import Saved
     from hotloop.pipelines.shell import Shell
     from hotloop.replay import VectorReplay
 
@@ -157,9 +159,9 @@ class Agent:
         from hotloop.learn import DQN
 
         self.config = config
-        self.observation_shape, actions = snake.spaces(config)
+        self.observation_shape, self.actions = snake.spaces(config)
         kernel = "torch" if config.kernel == "auto" else config.kernel
-        learner = _learner_config(config, self.observation_shape, actions)
+        learner = _learner_config(config, self.observation_shape, self.actions)
         self.learner = DQN(learner, seed=config.seed, kernel=kernel, device=config.device)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
@@ -217,16 +219,16 @@ class Training:
         }
         return groups, {"rng": self.rng.bit_generator.state}
 
-    def restore(self, saved: Checkpoint) -> None:
+    def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint."""
-        groups = {name: dict(arrays) for name, arrays in saved.groups.items()}
-        self.obs = groups["env"].pop("obs")
-        self.env.set_state(groups["env"])
-        self.agent.learner.load(groups["learner"])
-        self.replay.restore(groups["replay"])
-        self.episodes.restore(groups["episodes"])
-        self.rng.bit_generator.state = saved.meta["rng"]
-        self.counts = Counts(**saved.meta["counts"])
+        env = saved.group("env")
+        (self.obs,) = take_like(env, obs=self.obs)
+        self.env.set_state(env)
+        self.agent.learner.load(saved.group("learner"))
+        self.replay.restore(saved.group("replay"), actions=self.agent.actions)
+        self.episodes.restore(saved.group("episodes"))
+        self.rng.bit_generator.state = saved.random_state()
+        self.counts = saved.counts
 
 
 def collect(run: Training, timed: Laps) -> None:

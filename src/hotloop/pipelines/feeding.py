@@ -7,12 +7,14 @@ stored; waiting is timed by the one who waits. Rates and shares are those of the
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.pipelines.counting import RECENT
+from hotloop.state_checks import MOST, count_in, numbers_in, require_state
 
 if TYPE_CHECKING:
     from hotloop.collect import Collected, Episode
@@ -137,12 +139,18 @@ class Feeding:
         recent = [list(each) for each in self._recent]
         return {name: getattr(self, name) for name in KEPT} | {"recent": recent, "in_epoch": self._in_epoch}
 
-    def restore(self, state: dict[str, Any], version: int, updates: int) -> None:
+    def restore(self, state: Mapping[str, Any], version: int, updates: int) -> None:
         """Go on from a checkpoint, with weights of this version and so many updates."""
-        self._recent.extend((distance, flag) for distance, flag in state["recent"])
-        self._in_epoch = state["in_epoch"]
-        for name in KEPT:
-            setattr(self, name, state[name])
+        recent = state.get("recent")
+        require_state(
+            isinstance(recent, list) and len(recent) <= RECENT, f"the recent episodes are no list of {RECENT}"
+        )
+        pairs = [numbers_in({"recent": pair}, "recent", 2, low=-MOST) for pair in recent or ()]
+        kept = {name: count_in(state, name) for name in (*KEPT, "in_epoch")}
+        self._recent.extend((distance, flag) for distance, flag in pairs)
+        self._in_epoch = kept.pop("in_epoch")
+        for name, value in kept.items():
+            setattr(self, name, value)
         self._published.clear()
         self._published.append((version, updates))
 

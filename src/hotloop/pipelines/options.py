@@ -35,7 +35,7 @@ class Options:
     profile_report: Path | None = None
     """Write the recording's findings to this JSON file, too."""
     profile_summary_every: int = 0
-    """Print a line every so many environment steps, in a terminal too."""
+    """Print a summary of the recording every so many environment steps, or at the end of a shorter run; 0: none."""
     functions: int = 0
     """Trace all function calls of so many iterations, for `hotloop explain`; 0: none."""
     ops: int = 0
@@ -69,7 +69,7 @@ class Options:
                 raise HotloopError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give 0 or more")
         if self.keep < 1:
             raise HotloopError(f"--keep is {self.keep}: keep at least 1 checkpoint")
-        for name in ("profile_report", "functions", "ops"):
+        for name in ("profile_report", "profile_summary_every", "functions", "ops"):
             if getattr(self, name) and not self.profile:
                 flag = name.replace("_", "-")
                 raise HotloopError(f"--{flag} needs the recording that --no-profile turns off: give one of them")

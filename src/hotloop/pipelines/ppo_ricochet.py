@@ -20,13 +20,15 @@ from hotloop.pipelines.options import Options
 from hotloop.pipelines.promotion import Solved
 from hotloop.pipelines.timing import Laps
 from hotloop.spans import Phase, span
+from hotloop.state_checks import count_in, take_like
 
 if TYPE_CHECKING:
     from hotloop.envs.ricochet import RicochetVectorEnv
     from hotloop.learn import BoardPPOConfig
     from hotloop.learn.board_ppo import BoardUpdated
-    from hotloop.learn.checkpoint import Checkpoint, Groups
+    from hotloop.learn.checkpoint import Groups
     from hotloop.pipelines.result import Result
+    from hotloop.pipelines.saved import Saved
     from hotloop.pipelines.shell import Shell
 
 POLICY = span("recurrent_policy_forward", Phase.ACT)
@@ -232,17 +234,17 @@ class Training:
         }
         return groups, {"rng": self.rng.bit_generator.state, "level": self.level}
 
-    def restore(self, saved: Checkpoint) -> None:
+    def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint."""
-        groups = {name: dict(arrays) for name, arrays in saved.groups.items()}
-        self.go_to(saved.meta["level"])
-        self.obs, self.fresh, self.memory = (groups["env"].pop(name) for name in ("obs", "fresh", "memory"))
-        self.env.set_state(groups["env"])
-        self.agent.learner.load(groups["learner"])
-        self.episodes.restore(groups["episodes"])
-        self.solved.restore(groups["solved"])
-        self.rng.bit_generator.state = saved.meta["rng"]
-        self.counts = Counts(**saved.meta["counts"])
+        self.go_to(count_in(saved.meta, "level", high=ricochet.known_levels(self.config.robots)[-1]))
+        env = saved.group("env")
+        self.obs, self.fresh, self.memory = take_like(env, obs=self.obs, fresh=self.fresh, memory=self.memory)
+        self.env.set_state(env)
+        self.agent.learner.load(saved.group("learner"))
+        self.episodes.restore(saved.group("episodes"))
+        self.solved.restore(saved.group("solved"))
+        self.rng.bit_generator.state = saved.random_state()
+        self.counts = saved.counts
 
     def go_to(self, level: int) -> None:
         """Play boards of another level from now on."""

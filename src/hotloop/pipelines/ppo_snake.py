@@ -27,12 +27,14 @@ from hotloop.pipelines.options import Options
 from hotloop.pipelines.timing import Laps
 from hotloop.pipelines.warming import learner_compiled_ahead, settle_kernel
 from hotloop.spans import Phase
+from hotloop.state_checks import take_like
 
 if TYPE_CHECKING:
     from hotloop.envs.snake import SnakeVectorEnv
     from hotloop.learn import Acted, PPOUpdated
-    from hotloop.learn.checkpoint import Checkpoint, Groups
+    from hotloop.learn.checkpoint import Groups
     from hotloop.pipelines.result import Result
+    from hotloop.pipelines.saved import Saved
     from hotloop.pipelines.shell import Shell
 
 
@@ -195,15 +197,15 @@ class Training:
         }
         return groups, {"rng": self.rng.bit_generator.state}
 
-    def restore(self, saved: Checkpoint) -> None:
+    def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint."""
-        groups = {name: dict(arrays) for name, arrays in saved.groups.items()}
-        self.obs = groups["env"].pop("obs")
-        self.env.set_state(groups["env"])
-        self.agent.learner.load(groups["learner"])
-        self.episodes.restore(groups["episodes"])
-        self.rng.bit_generator.state = saved.meta["rng"]
-        self.counts = Counts(**saved.meta["counts"])
+        env = saved.group("env")
+        (self.obs,) = take_like(env, obs=self.obs)
+        self.env.set_state(env)
+        self.agent.learner.load(saved.group("learner"))
+        self.episodes.restore(saved.group("episodes"))
+        self.rng.bit_generator.state = saved.random_state()
+        self.counts = saved.counts
 
 
 def collect(run: Training, timed: Laps) -> None:

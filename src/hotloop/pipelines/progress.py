@@ -6,7 +6,8 @@ Always to stderr, for stdout belongs to --json. Nothing here has a thread of its
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,11 +15,11 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from hotloop.report.words import count, percent, rate, seconds
+from hotloop.escaping import printable_lines
+from hotloop.report.words import count, percent, percents, rate, seconds
 
 PLAIN_EVERY_S = 5.0
 """Plain lines come this often: a log file should stay readable."""
-LEAST_SHARE = 0.01
 BAR_WIDTH = 30
 
 Numbers = Mapping[str, float | None]
@@ -29,44 +30,69 @@ class Bar:
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self._quiet = quiet
+        self._lost = False
         self._name = name
         self._next_plain_s = 0.0
+        self._waiting = ""
         self._staged = False
         self._live: Live | None = None
         if sys.stderr.isatty() and not quiet:
             self._live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False)
 
     def say(self, text: str) -> None:
-        """Print a line above the bar."""
-        if self._quiet:
-            return
-        self.end_line()
-        if self._live is not None and self._live.is_started:
-            self._live.console.print(Text(text))
-        else:
-            print(text, file=sys.stderr, flush=True)
+        """Print a line, or a table of lines, above the bar."""
+        if not self._quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Print a line above the bar, also if the bar is quiet."""
+        with self._tolerating():
+            self.end_line()
+            text = printable_lines(text)
+            if self._live is not None and self._live.is_started:
+                self._live.console.print(Text(text))
+            else:
+                print(text, file=sys.stderr, flush=True)
 
     def stage(self, what: str) -> None:
         """Tell what is being prepared: all stages in one line, each as it begins."""
         if not self._quiet:
-            print(f", {what}" if self._staged else f"hotloop: preparing {what}", end="", file=sys.stderr, flush=True)
+            self._print(f", {what}" if self._staged else f"hotloop: preparing {what}")
             self._staged = True
 
     def staged(self, took_s: float) -> None:
         """Tell how long the stage took."""
         if not self._quiet:
-            print(f" ({took_s:.1f} s)", end="", file=sys.stderr, flush=True)
+            self._print(f" ({took_s:.1f} s)")
 
     def end_line(self) -> None:
         """End the line of stages, if there is one."""
         if self._staged:
-            print(file=sys.stderr)
             self._staged = False
+            self._print("\n")
 
     def start(self) -> None:
         """Begin to show the bar."""
         if self._live is not None:
-            self._live.start()
+            with self._tolerating():
+                self._live.start()
+
+    def _print(self, text: str) -> None:
+        with self._tolerating():
+            print(text, end="", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def _tolerating(self) -> Iterator[None]:
+        """Show nothing more once stderr cannot be written: its terminal was closed, its reader or its disk is gone.
+
+        The training has nothing to do with that.
+        """
+        if self._lost:
+            return
+        try:
+            yield
+        except OSError:
+            self._lost = self._quiet = True
 
     def show(self, done: float, elapsed_s: float, numbers: Numbers) -> None:
         """Show how far the run is.
@@ -80,16 +106,26 @@ class Bar:
         if self._live is not None:
             head = Table.grid(padding=(0, 1))
             bar = ProgressBar(total=1.0, completed=done, width=BAR_WIDTH)
-            head.add_row(self._name, bar, f"{percent(done)}  {seconds(elapsed_s)}")
-            self._live.update(Group(head, Text(rates(numbers)), Text(phases(numbers), style="dim")), refresh=True)
-        elif not self._quiet and elapsed_s >= self._next_plain_s:
-            self._next_plain_s = elapsed_s + PLAIN_EVERY_S
-            self.say(f"{self._name} {percent(done)}: {line(numbers, elapsed_s)}")
+            head.add_row(Text(self._name), bar, f"{percent(done)}  {seconds(elapsed_s)}")
+            with self._tolerating():
+                self._live.update(Group(head, Text(rates(numbers)), Text(phases(numbers), style="dim")), refresh=True)
+        elif not self._quiet:
+            self._waiting = f"{self._name} {percent(done)}: {line(numbers, elapsed_s)}"
+            if elapsed_s >= self._next_plain_s:
+                self._next_plain_s = elapsed_s + PLAIN_EVERY_S
+                self.flush()
+
+    def flush(self) -> None:
+        """Print the last plain line, if it was held back: the run has ended."""
+        if self._waiting:
+            self.say(self._waiting)
+            self._waiting = ""
 
     def stop(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
-            self._live.stop()
+            with self._tolerating():
+                self._live.stop()
 
 
 def line(numbers: Numbers, elapsed_s: float) -> str:
@@ -98,12 +134,15 @@ def line(numbers: Numbers, elapsed_s: float) -> str:
 
 
 def rates(numbers: Numbers) -> str:
-    """Say how much was done, how fast it goes now, how well the last 100 episodes went, and how hard they are."""
-    parts = [
-        f"{count(numbers['env_steps'] or 0)} steps",
-        f"{rate(numbers['env_steps_per_s'] or 0)} steps/s",
-        f"{rate(numbers['updates_per_s'] or 0)} updates/s",
-    ]
+    """Say how much was done, how fast it goes now, how well the last 100 episodes went, and how hard they are.
+
+    What did not advance since the last report has no rate: an evaluation may have taken all of the time.
+    """
+    parts = [f"{count(numbers['env_steps'] or 0)} steps"]
+    for name, label in (("env_steps_per_s", "steps/s"), ("updates_per_s", "updates/s")):
+        value = numbers[name]
+        if value:
+            parts.append(f"{rate(value)} {label}")
     for name, label in (("score_last100", "score"), ("return_last100", "return"), ("epsilon", "ε")):
         value = numbers.get(name)
         if value is not None:
@@ -117,5 +156,5 @@ def rates(numbers: Numbers) -> str:
 def phases(numbers: Numbers) -> str:
     """Say what the loop does with its time now, the largest share first."""
     shares = {name[6:]: value for name, value in numbers.items() if name.startswith("share.") and value is not None}
-    ordered = sorted(shares.items(), key=lambda each: -each[1])
-    return " ".join(f"{name} {value:.0%}" for name, value in ordered if value >= LEAST_SHARE)
+    shown = zip(shares, percents(list(shares.values())), strict=True)
+    return " ".join(f"{name} {value}%" for name, value in sorted(shown, key=lambda each: -each[1]) if value)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from hotloop.state_checks import MOST, array_of
+
 RECENT = 100
 """Boards that are looked back on; a few more where several began at once."""
 
@@ -54,4 +56,6 @@ class Solved:
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
         """Go on from a checkpoint."""
-        self._begun, self._rows, self._step = state["begun"].copy(), state["rows"].copy(), int(state["step"])
+        own = self.state()
+        found = {name: array_of(state, name, array, low=0, high=MOST).copy() for name, array in own.items()}
+        self._begun, self._rows, self._step = found["begun"], found["rows"], int(found["step"])

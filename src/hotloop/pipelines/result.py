@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import resource
 import sys
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from hotloop.escaping import json_text
 
 SCHEMA = 1
 
@@ -21,7 +22,9 @@ class Result:
     updates: int
     episodes: int
     steps_per_episode: float | None
-    """Mean length of all episodes that ended."""
+    """env_steps / episodes."""
+    counts: dict[str, Any]
+    """The same five of this call alone; the above are totals, those of the training that it resumes included."""
     seconds: float
     """Of this call: warm-up, training, evaluations, checkpoints."""
     warmup_seconds: float
@@ -42,12 +45,14 @@ class Result:
     """Share of the last evaluation's episodes that were won."""
     kernel: str
     stopped_by: str
-    """steps, episodes, seconds, SIGINT or SIGTERM."""
+    """steps, episodes, seconds, SIGINT, SIGTERM or SIGHUP."""
     exit_code: int
+    """2 if the last checkpoint could not be written."""
     peak_rss_bytes: int
     """Of this process; worker processes are not in it."""
     run_dir: str
-    checkpoint: str
+    checkpoint: str | None
+    """The newest that was written; None if none could be."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return what JSON shows."""
@@ -55,7 +60,7 @@ class Result:
 
     def as_json(self) -> str:
         """Return one line."""
-        return json.dumps(self.as_dict())
+        return json_text(self.as_dict(), compact=True)
 
 
 def peak_rss_bytes() -> int:

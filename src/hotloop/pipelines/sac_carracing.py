@@ -32,8 +32,9 @@ from hotloop.spans import Phase
 if TYPE_CHECKING:
     from hotloop.envs.carracing import CarRacingVectorEnv
     from hotloop.learn import SACConfig, SACUpdated
-    from hotloop.learn.checkpoint import Checkpoint, Groups
+    from hotloop.learn.checkpoint import Groups
     from hotloop.pipelines.result import Result
+    from hotloop.pipelines.saved import Saved
     from hotloop.pipelines.shell import Shell
     from hotloop.pipelines.update_report import UpdateReport
     from hotloop.replay import FrameReplay, VectorReplay
@@ -217,16 +218,15 @@ class Training:
         }
         return groups, {"rng": self.rng.bit_generator.state}
 
-    def restore(self, saved: Checkpoint) -> None:
+    def restore(self, saved: Saved) -> None:
         """Go on from a checkpoint. Box2D's world cannot be saved: the cars begin new episodes."""
-        groups = {name: dict(arrays) for name, arrays in saved.groups.items()}
-        self.agent.learner.load(groups["learner"])
-        self.replay.restore(groups["replay"])
+        self.agent.learner.load(saved.group("learner"))
+        self.replay.restore(saved.group("replay"))
         self.replay.cut()
-        self.episodes.restore(groups["episodes"])
+        self.episodes.restore(saved.group("episodes"))
         self.episodes.drop_unfinished()
-        self.rng.bit_generator.state = saved.meta["rng"]
-        self.counts = Counts(**saved.meta["counts"])
+        self.rng.bit_generator.state = saved.random_state()
+        self.counts = saved.counts
         seeds = training_seeds(self.config.seed + self.counts.env_steps, self.config.envs, np.uint32)
         self.frames, _ = self.env.reset(seed=seeds)
         self.stacks = carracing.Stacks(self.frames, self.config.stack)

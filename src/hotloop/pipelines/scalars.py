@@ -4,36 +4,54 @@ from __future__ import annotations
 
 import csv
 import importlib
-from collections.abc import Mapping, Sequence
+import io
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+from hotloop.clock import wall_ns
 from hotloop.errors import HotloopError
+from hotloop.files import Appender, replacing
 
 CSV = "progress.csv"
 Row = Mapping[str, float | None]
 
 
 class Scalars:
-    """Writes rows of named numbers. A name that is new becomes a new column of the CSV file."""
+    """Writes rows of named numbers. A name that is new becomes a new column of the CSV file.
 
-    def __init__(self, folder: Path, *, tensorboard: bool, wandb: Mapping[str, Any] | None) -> None:
+    A row that cannot be written is left out with a warning, and the next one is tried again.
+
+    Args:
+        folder: The run directory.
+        tensorboard: Whether to write for TensorBoard, too.
+        wandb: What to begin a run of Weights & Biases with, or None.
+        warn: Shows a line to the user.
+    """
+
+    def __init__(
+        self, folder: Path, *, tensorboard: bool, wandb: Mapping[str, Any] | None, warn: Callable[[str], None]
+    ) -> None:
         self._path = folder / CSV
         self._columns: list[str] = []
-        self._file = self._path.open("w", newline="", encoding="utf-8")
-        self._board = _open_tensorboard(folder) if tensorboard else None
+        self._file = Appender(self._path)
+        self._events = Events(folder / "tensorboard") if tensorboard else None
         self._wandb = _open_wandb(folder, wandb) if wandb is not None else None
+        self._warn = warn
+        self._failing: set[str] = set()
 
     def write(self, env_steps: int, row: Row) -> None:
         """Append a row; what is None is left out."""
         known = {name: value for name, value in row.items() if value is not None}
-        if not {"env_steps", *row} <= set(self._columns):
-            self._widen(["env_steps", *row])
-        self._append([{"env_steps": env_steps, **{name: _short(value) for name, value in known.items()}}])
-        if self._board is not None:
-            for name, value in known.items():
-                self._board.add_scalar(name.replace(".", "/", 1), value, env_steps)
+        short = {"env_steps": env_steps, **{name: _short(value) for name, value in known.items()}}
+        with self._tolerating(CSV):
+            self._add(["env_steps", *row], [short])
+        if self._events is not None:
+            with self._tolerating("the curves for TensorBoard"):
+                self._events.write(env_steps, known)
         if self._wandb is not None:
             self._wandb.log(known, step=env_steps)
 
@@ -41,32 +59,81 @@ class Scalars:
         """Begin with the rows of an earlier run, up to where it is resumed, so that the curve is whole."""
         try:
             rows = [row for row in _read(before) if int(row["env_steps"]) <= env_steps]
-        except (OSError, ValueError, KeyError, TypeError):
-            return  # the curve of a run whose file is gone begins here
+        except (OSError, ValueError, KeyError, TypeError, csv.Error):
+            return  # the curve of a run whose file is lost begins here
         if rows:
-            self._widen(list(rows[0]))
-            self._append(rows)
-
-    def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        csv.DictWriter(self._file, self._columns).writerows(rows)
-        self._file.flush()
-
-    def _widen(self, names: Sequence[str]) -> None:
-        """Write the file anew with more columns: that happens a few times, in a run's first seconds."""
-        self._columns += [name for name in names if name not in self._columns]
-        rows = _read(self._path)
-        self._file.close()
-        self._file = self._path.open("w", newline="", encoding="utf-8")
-        csv.DictWriter(self._file, self._columns).writeheader()
-        self._append(rows)
+            with self._tolerating(CSV):
+                self._add([name for name in rows[0] if name], rows)
 
     def close(self) -> None:
         """Close the files."""
         self._file.close()
-        if self._board is not None:
-            self._board.close()
+        if self._events is not None:
+            self._events.close()
         if self._wandb is not None:
             self._wandb.finish()
+
+    @contextmanager
+    def _tolerating(self, what: str) -> Iterator[None]:
+        """Warn, once until it works again, if something cannot be written."""
+        try:
+            yield
+            self._failing.discard(what)
+        except OSError as error:
+            if what not in self._failing:
+                self._failing.add(what)
+                self._warn(f"cannot write {what} ({error.strerror or error}): rows are left out until it works again")
+
+    def _add(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+        columns = self._columns + [name for name in names if name not in self._columns]
+        if columns != self._columns:
+            self._widen(columns)
+        self._file.append(_as_csv(columns, rows))
+
+    def _widen(self, columns: list[str]) -> None:
+        """Write the file anew with more columns: that happens a few times, in a run's first seconds."""
+        head = ",".join(columns).encode() + b"\r\n"
+        with replacing(self._path) as temporary:
+            wider = Appender(temporary)
+            try:
+                wider.append(head + _as_csv(columns, _read(self._path) if self._columns else ()))
+            except OSError:
+                wider.close()
+                raise
+        self._file.close()
+        self._file, self._columns = wider, columns
+
+
+class Events:
+    """A file of TensorBoard's. Its own writer has a thread, which dies with a traceback when the disk is full.
+
+    Args:
+        folder: Is made; the file in it has a name that TensorBoard knows.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._file = Appender(folder / f"events.out.tfevents.{wall_ns() // 10**9:010d}.{os.getpid()}")
+        self._append(file_version="brain.Event:2")
+
+    def write(self, step: int, numbers: Mapping[str, float]) -> None:
+        """Append the numbers of a step."""
+        from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
+
+        values = [Summary.Value(tag=name.replace(".", "/", 1), simple_value=each) for name, each in numbers.items()]
+        self._append(step=step, summary=Summary(value=values))
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def _append(self, **content: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[attr-defined]
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        record = io.BytesIO()
+        RecordWriter(record).write(Event(wall_time=wall_ns() / 1e9, **content).SerializeToString())
+        self._file.append(record.getvalue())
 
 
 def check_tensorboard() -> None:
@@ -96,14 +163,14 @@ def _read(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(stream))
 
 
+def _as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+    text = io.StringIO()
+    csv.DictWriter(text, columns, extrasaction="ignore").writerows(rows)
+    return text.getvalue().encode()
+
+
 def _short(value: float) -> float | str:
     return value if isinstance(value, int) else f"{value:.6g}"
-
-
-def _open_tensorboard(folder: Path) -> Any:
-    from torch.utils.tensorboard import SummaryWriter
-
-    return SummaryWriter(str(folder / "tensorboard"))
 
 
 def _open_wandb(folder: Path, settings: Mapping[str, Any]) -> Any:

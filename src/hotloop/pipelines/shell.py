@@ -6,6 +6,7 @@ state of the training: with or without it, the same seed gives the same weights.
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,23 +16,30 @@ from types import TracebackType
 from typing import Any, Protocol
 
 from hotloop.clock import now_ns
-from hotloop.errors import HotloopError
+from hotloop.errors import HotloopError, Interrupted
+from hotloop.files import make_private, write_whole
 from hotloop.learn import checkpoint
 from hotloop.pipelines import configuration
 from hotloop.pipelines.counting import Counts, Episodes
+from hotloop.pipelines.interval import Interval
 from hotloop.pipelines.options import Options
-from hotloop.pipelines.progress import Bar, line
+from hotloop.pipelines.profile_summary import ProfileSummaries
+from hotloop.pipelines.progress import Bar
 from hotloop.pipelines.result import Result, peak_rss_bytes
+from hotloop.pipelines.saved import Saved, read_saved
+from hotloop.pipelines.saving import Saver, reason_of
 from hotloop.pipelines.scalars import CSV, Scalars, check_tensorboard, check_wandb
-from hotloop.pipelines.shipped import ALONE
 from hotloop.pipelines.stopping import Stop
-from hotloop.pipelines.timing import Laps, shares
+from hotloop.pipelines.timing import Laps
 from hotloop.spans import Phase
+from hotloop.state_checks import text_in
 
 DEFAULT_SECONDS = 600.0
 REPORT_NS = 500_000_000
 ROW_EVERY = 2
 """Reports for one row of the curves: the bar moves twice a second, the curves have a point a second."""
+NOT_SAVED = 2
+"""Exit code of a run whose last checkpoint could not be written."""
 
 
 class Trainee(Protocol):
@@ -58,6 +66,7 @@ class Shell:
     """A run from its directory to its result; use as a context manager around the loop."""
 
     def __init__(self, pipeline: str, config: Any, options: Options) -> None:
+        configuration.check_finite(config)
         self.pipeline = pipeline
         self.timed = Laps()
         self.checkpoint = _to_resume(pipeline, options.resume) if options.resume else None
@@ -66,10 +75,13 @@ class Shell:
         self._options = _with_limit(options)
         self._stop = Stop()
         self._bar = Bar(pipeline, quiet=options.quiet)
+        self._saver = Saver(self.run_dir, options.keep, self.warn)
         self._open = ExitStack()
+        self._summaries: ProfileSummaries | None = None
         self._evaluation: dict[str, float | None] = {}
         self._best: float | None = None
-        self._saved: tuple[Path, float | None] | None = None
+        self._saved: tuple[int, float | None] | None = None
+        self._exit_code = 0
         self._has_begun = False
         self._made_dir = False
         self._error: BaseException | None = None
@@ -81,6 +93,8 @@ class Shell:
         if self._options.tensorboard:
             check_tensorboard()
         self._made_dir = _make_empty(self.run_dir)
+        # First in, last out: a second signal must not end the run while its recording is completed.
+        self._open.enter_context(self._stop)
         if self._options.profile:
             from hotloop.record.options import RecordOptions
             from hotloop.record.session import record
@@ -88,18 +102,22 @@ class Shell:
             given = self._options
             looks = RecordOptions(functions=given.functions, ops=given.ops, warmup=given.warmup)
             settings = asdict(self.config) | {"pipeline": self.pipeline}
-            session = self._open.enter_context(record(self.run_dir, options=looks, config=settings))
-            self._open.callback(lambda: session.stop(_code_of(self._error) or self._stop.exit_code))
+            before = self.checkpoint.counts.as_dict() if self.checkpoint is not None else None
+            session = record(self.run_dir, options=looks, config=settings, counts_before=before)
+            self._open.enter_context(session)
+            self._open.callback(lambda: session.stop(_code_of(self._error) or self._exit_code))
+            if given.profile_summary_every and not given.quiet:
+                self._summaries = ProfileSummaries(session, self.pipeline, given.profile_summary_every, self.say)
         self._open.callback(self._bar.end_line)
-        self._open.enter_context(self._stop)
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._error = error
         try:
-            if isinstance(error, HotloopError) and self._has_begun:
-                # Such as of collectors that cannot go on: what was learnt until then is worth keeping.
-                self.say(f"hotloop: saved {self._save()} before it ended: go on with --resume {self.run_dir}")
+            # Such as of collectors that cannot go on: what was learnt until then is worth keeping.
+            if isinstance(error, HotloopError) and self._has_begun and self._save():
+                self.say(f"hotloop: saved {self._saver.last} before it ended: go on with --resume {self.run_dir}")
+                self._write_row(self._numbers())
         finally:
             self._open.close()
         if isinstance(error, HotloopError) and not self._has_begun:
@@ -109,6 +127,10 @@ class Shell:
     def say(self, text: str) -> None:
         """Tell the user something."""
         self._bar.say(text)
+
+    def warn(self, text: str) -> None:
+        """Show a warning, also where progress is not shown."""
+        self._bar.warn(f"hotloop: warning: {text}")
 
     @contextmanager
     def preparing(self, what: str) -> Iterator[None]:
@@ -120,23 +142,29 @@ class Shell:
 
     def begin(self, trainee: Trainee) -> None:
         """Start the clock: everything is built and compiled."""
-        self._has_begun = True
         self._trainee = trainee
         self.config = trainee.config
-        configuration.write_toml(self.config, self.run_dir / "config.toml")
         settings = {"project": "hotloop", "config": asdict(self.config)} if self._options.wandb else None
-        self._scalars = Scalars(self.run_dir, tensorboard=self._options.tensorboard, wandb=settings)
+        try:
+            configuration.write_toml(self.config, self.run_dir / "config.toml")
+            self._scalars = Scalars(self.run_dir, tensorboard=self._options.tensorboard, wandb=settings, warn=self.warn)
+        except OSError as error:
+            raise HotloopError(
+                f"cannot write to {self.run_dir} ({reason_of(error)}): make room, or choose another with --out"
+            ) from error
+        self._has_begun = True
         self._open.callback(self._scalars.close)
         if self.checkpoint is not None:
             self._carry_over(self.checkpoint)
         self._bar.say(f"hotloop: training {self.pipeline} with kernel {self.config.kernel} into {self.run_dir}")
         self._bar.start()
         self._open.callback(self._bar.stop)
-        self._begun_ns = self._reported_ns = now_ns()
-        self._begun = self._reported = self._evaluated = self._checkpointed = replace(trainee.counts)
-        self._summed = trainee.counts.env_steps
-        self._laps = self.timed.totals_ns()
+        self._begun = self._evaluated = self._checkpointed = replace(trainee.counts)
+        if self._summaries is not None:
+            self._summaries.begin(trainee.counts.env_steps)
         self._reports = 0
+        self._interval = Interval(trainee.counts, self.timed)
+        self._begun_ns = self._interval.began_ns
 
     def going(self) -> bool:
         """Say whether the loop should take another step."""
@@ -151,43 +179,50 @@ class Shell:
         if _crossed(self._checkpointed.env_steps, counts.env_steps, options.checkpoint_every):
             self._checkpointed = replace(counts)
             self._save()
-        if now_ns() - self._reported_ns >= REPORT_NS:
+        if now_ns() - self._interval.began_ns >= REPORT_NS:
             with self.timed("log"):
                 self._report()
-        if _crossed(self._summed, counts.env_steps, options.profile_summary_every):
-            self._summed = counts.env_steps
-            self.say(f"{self.pipeline}: {line(self._numbers(), self._elapsed_s())}")
+        if self._summaries is not None and self._summaries.after_step(counts.env_steps):
+            with self.timed("log"):
+                self._summaries.print()
 
     def finish(self) -> Result:
         """Evaluate and save a last time; return the result."""
         stopped_by = self._stopped_by() or "end"
         trained_s = self._elapsed_s()
+        if self._interval.advanced:
+            self._report()
+        self._bar.flush()
+        if self._summaries is not None and self._summaries.finish():
+            self._summaries.print()
         if not self._stop.asked:
             self._evaluate()
-        self._report(row=True)
-        path = self._save()
-        result = self._result(stopped_by, trained_s, path)
-        (self.run_dir / "result.json").write_text(result.as_json() + "\n", encoding="utf-8")
+        self._write_row(self._numbers())
+        # The warning says why it was not written. What was trained since the newest checkpoint is lost then.
+        self._exit_code = self._stop.exit_code if self._save(ends=True) else NOT_SAVED
+        result = self._result(stopped_by, trained_s)
+        try:
+            write_whole(self.run_dir / "result.json", f"{result.as_json()}\n".encode())
+        except OSError as error:
+            self.warn(f"cannot write {self.run_dir / 'result.json'} ({reason_of(error)}): it is printed only")
         return result
 
     def _resumed(self, config: Any) -> Any:
         """Return the configuration of the checkpoint, which the given one must equal; its kernel is kept."""
         if self.checkpoint is None:
             return config
-        theirs = self.checkpoint.meta["config"]
+        theirs = self.checkpoint.config
         configuration.check_same(config, theirs, self.checkpoint.path)
-        return replace(config, kernel=theirs["kernel"]) if config.kernel == "auto" else config
+        lanes = getattr(config, "lanes", getattr(config, "envs", None))
+        if lanes is not None:
+            self.checkpoint.check_lanes(lanes)
+        return replace(config, kernel=text_in(theirs, "kernel")) if config.kernel == "auto" else config
 
-    def _carry_over(self, source: checkpoint.Checkpoint) -> None:
-        """Take the earlier run's curve and best checkpoint along, so that this run directory is whole."""
-        env_steps, folder = source.meta["counts"]["env_steps"], source.path.resolve().parent
-        self._best = source.meta["best"]
-        self._scalars.carry_on(folder.parent / CSV, env_steps)
-        best = (folder / checkpoint.BEST).resolve()
-        mine = checkpoint.step_path(self.run_dir, env_steps).parent / best.name
-        if best.is_dir() and best.name <= checkpoint.step_path(self.run_dir, env_steps).name:
-            shutil.copytree(best, mine)
-            checkpoint.mark_best(mine)
+    def _carry_over(self, source: Saved) -> None:
+        """Take along the earlier run's curve, the checkpoint that is resumed, and the best one."""
+        self._best = source.best
+        self._scalars.carry_on(source.path.resolve().parent.parent / CSV, source.counts.env_steps)
+        self._saver.continue_from(source.path, source.counts.env_steps)
 
     def _stopped_by(self) -> str | None:
         if self._stop.asked:
@@ -210,33 +245,29 @@ class Shell:
                 (self._elapsed_s(), options.seconds))  # fmt: skip
         return max(value / limit for value, limit in done if limit is not None)
 
-    def _report(self, row: bool = False) -> None:
+    def _report(self) -> None:
         numbers = self._numbers()
+        self._interval.restart()
         self._bar.show(self._share_done(), self._elapsed_s(), numbers)
-        self._reported_ns, self._reported, self._laps = now_ns(), replace(self._trainee.counts), self.timed.totals_ns()
-        if row or self._reports % ROW_EVERY == 0:
-            named = {name: value for name, value in numbers.items() if name != "env_steps"}
-            self._scalars.write(self._trainee.counts.env_steps, named)
+        if self._reports % ROW_EVERY == 0:
+            self._write_row(numbers)
         self._reports += 1
+
+    def _write_row(self, numbers: dict[str, float | None]) -> None:
+        named = {name: value for name, value in numbers.items() if name != "env_steps"}
+        self._scalars.write(self._trainee.counts.env_steps, named)
 
     def _numbers(self) -> dict[str, float | None]:
         """Return the present numbers: totals, rates since the last report, means, shares of the phases."""
-        counts, before = self._trainee.counts, self._reported
-        elapsed_ns = max(now_ns() - self._reported_ns, 1)
-        phases = shares(self.timed.totals_ns(), self._laps, elapsed_ns)
         return {
-            "env_steps": counts.env_steps,
-            "updates": counts.updates,
-            "episodes": counts.episodes,
+            **self._trainee.counts.as_row(),
             "seconds": self._elapsed_s(),
-            "env_steps_per_s": (counts.env_steps - before.env_steps) * 1e9 / elapsed_ns,
-            "updates_per_s": (counts.updates - before.updates) * 1e9 / elapsed_ns,
+            **self._interval.numbers(),
             **self._trainee.episodes.means(),
             **self._trainee.scalars(),
             "eval_return": self._evaluation.get("eval_return"),
             "eval_score": self._evaluation.get("eval_score"),
             "success_rate": self._evaluation.get("success_rate"),
-            **{f"share.{name}": value for name, value in phases.items()},
         }
 
     def _evaluate(self) -> None:
@@ -246,37 +277,41 @@ class Shell:
             self._evaluation = self._trainee.evaluate(self._options.eval_episodes)
         score = self._evaluation["eval_score"] or 0.0
         if self._best is None or score > self._best:
-            self._best = score
-            checkpoint.mark_best(self._save())
+            before, self._best = self._best, score
+            if self._save():
+                self._saver.mark_best()
+            else:
+                self._best = before  # that agent is lost: another may become the best
         self.say(
             f"{self.pipeline}: {self._options.eval_episodes} greedy episodes at {self._trainee.counts.env_steps:,} "
-            f"steps: score {score:.2f} (best {self._best:.2f})"
+            f"steps: score {score:.2f} (best {max(score, self._best or score):.2f})"
         )
 
-    def _save(self) -> Path:
+    def _save(self, ends: bool = False) -> bool:
+        """Write a checkpoint; return whether there is one of this step."""
         counts = self._trainee.counts
-        path = checkpoint.step_path(self.run_dir, counts.env_steps)
-        if (path, self._best) == self._saved:
-            return path  # nothing has happened since
+        if (counts.env_steps, self._best) == self._saved:
+            return True  # nothing has happened since
         with self.timed("checkpoint", Phase.CHECKPOINT):
             groups, meta = self._trainee.state()
             meta |= {"pipeline": self.pipeline, "config": asdict(self.config), "best": self._best}
-            checkpoint.write(path, groups, meta | {"counts": counts.as_dict()})
-            checkpoint.keep_last(self.run_dir, self._options.keep)
-        self._saved = (path, self._best)
-        return path
+            if not self._saver.save(counts.env_steps, groups, meta | {"counts": counts.as_dict()}, ends):
+                return False
+        self._saved = (counts.env_steps, self._best)
+        return True
 
-    def _result(self, stopped_by: str, trained_s: float, path: Path) -> Result:
+    def _result(self, stopped_by: str, trained_s: float) -> Result:
         counts, means = self._trainee.counts, self._trainee.episodes.means()
+        here = counts.since(self._begun)
         warmup_s = (self._begun_ns - self._started_ns) / 1e9
         return Result(
             pipeline=self.pipeline,
-            **counts.as_dict(),
-            steps_per_episode=means["length_mean"],
+            **counts.as_row(),
+            counts=here.as_row(),
             seconds=warmup_s + self._elapsed_s(),
             warmup_seconds=warmup_s,
-            env_steps_per_s=(counts.env_steps - self._begun.env_steps) / max(trained_s, 1e-9),
-            updates_per_s=(counts.updates - self._begun.updates) / max(trained_s, 1e-9),
+            env_steps_per_s=here.env_steps / max(trained_s, 1e-9),
+            updates_per_s=here.updates / max(trained_s, 1e-9),
             return_mean=means["return_mean"],
             return_last100=means["return_last100"],
             score_mean=means["score_mean"],
@@ -288,19 +323,20 @@ class Shell:
             success_rate=self._evaluation.get("success_rate"),
             kernel=self.config.kernel,
             stopped_by=stopped_by,
-            exit_code=self._stop.exit_code,
+            exit_code=self._exit_code,
             peak_rss_bytes=peak_rss_bytes(),
             run_dir=str(self.run_dir),
-            checkpoint=str(path),
+            checkpoint=None if self._saver.last is None else str(self._saver.last),
         )
 
 
-def _to_resume(pipeline: str, path: Path) -> checkpoint.Checkpoint:
-    found = checkpoint.read(checkpoint.find(path))
-    theirs = found.meta.get("pipeline")
+def _to_resume(pipeline: str, path: Path) -> Saved:
+    found = read_saved(path)
+    theirs = found.pipeline
     if theirs != pipeline:
-        raise HotloopError(f"{path} is of pipeline {theirs}, not {pipeline}: `hotloop train {theirs} --resume {path}`")
-    if found.meta.get(ALONE):
+        command = shlex.join(["hotloop", "train", str(theirs), "--resume", str(path)])
+        raise HotloopError(f"{path} is of pipeline {theirs}, not {pipeline}: `{command}`")
+    if found.agent_only:
         raise HotloopError(f"{path} holds an agent alone, without replay and optimiser: resume the run it is from")
     return found
 
@@ -317,7 +353,7 @@ def _make_empty(path: Path) -> bool:
     if there and (not path.is_dir() or any(path.iterdir())):
         raise HotloopError(f"{path} is not an empty directory: choose another with --out, or remove it")
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        make_private(path)
     except OSError as error:
         raise HotloopError(f"cannot make {path} ({error.strerror or error}): choose another with --out") from error
     return not there
@@ -328,8 +364,9 @@ def _code_of(error: BaseException | None) -> int:
     from hotloop.record.session import exit_code_of
 
     # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
-    interrupted = isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt)
-    return exit_code_of(KeyboardInterrupt() if interrupted else error)
+    cause = error.__cause__ if isinstance(error, SystemError) else None
+    cause = cause if isinstance(cause, KeyboardInterrupt) else error
+    return cause.exit_code if isinstance(cause, Interrupted) else exit_code_of(cause)
 
 
 def _clear(path: Path, itself: bool) -> None:

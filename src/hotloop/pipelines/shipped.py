@@ -14,9 +14,8 @@ import numpy as np
 
 from hotloop.errors import HotloopError
 from hotloop.learn import checkpoint
+from hotloop.pipelines.saved import ALONE, read_saved
 
-ALONE = "agent_only"
-"""Says in a checkpoint's description that it is one of these."""
 MOMENTS = (".adam_mean.", ".adam_square.")
 KEPT = ("pipeline", "config", "counts", "best")
 """What is kept of the description."""
@@ -32,11 +31,11 @@ def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
     Raises:
         HotloopError: The directory is there already, or cannot be made.
     """
-    found, target = checkpoint.read(checkpoint.find(Path(path), best=True), only=["learner"]), Path(to)
+    saved, target = read_saved(Path(path), only=["learner"], of_run_best=True), Path(to)
     if target.exists():
         raise HotloopError(f"{target} is there already: name a new directory for the agent, or remove it")
-    arrays = {name: array for name, array in found.groups["learner"].items() if not _is_moment(name)}
-    meta = {name: found.meta.get(name) for name in KEPT}
+    arrays = {name: array for name, array in saved.group("learner").items() if not _is_moment(name)}
+    meta = {name: saved.meta.get(name) for name in KEPT}
     try:
         checkpoint.write(target, {"learner": arrays}, meta | {ALONE: True})
     except OSError as error:

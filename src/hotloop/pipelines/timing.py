@@ -12,13 +12,14 @@ from hotloop.spans import Phase, Span, span
 class Lap:
     """A phase of the training loop: a context manager that is a span and adds up its time. Not for nesting."""
 
-    __slots__ = ("_end", "_since_ns", "_span", "total_ns")
+    __slots__ = ("_end", "_since_ns", "_span", "_total_ns")
 
     def __init__(self, each: Span) -> None:
         self._span = each
-        self._since_ns = 0
+        self._since_ns: int | None = None
+        """When it began; None while it is not open."""
         self._end: Callable[..., None] = each.__exit__
-        self.total_ns = 0
+        self._total_ns = 0
 
     def __enter__(self) -> None:
         # Looked up together, as `with` does: a recorder may change the span's class meanwhile.
@@ -27,8 +28,12 @@ class Lap:
         self._since_ns = now_ns()
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.total_ns += now_ns() - self._since_ns
+        self._total_ns, self._since_ns = self.total_ns(now_ns()), None
         self._end(kind, error, trace)
+
+    def total_ns(self, at_ns: int) -> int:
+        """Return the time in this lap up to a moment, which may lie inside it."""
+        return self._total_ns + (0 if self._since_ns is None else at_ns - self._since_ns)
 
 
 class Laps:
@@ -44,11 +49,6 @@ class Laps:
             found = self._laps[name] = Lap(span(name, phase))
         return found
 
-    def totals_ns(self) -> dict[str, int]:
-        """Return the time in each lap so far."""
-        return {name: lap.total_ns for name, lap in self._laps.items()}
-
-
-def shares(now: dict[str, int], before: dict[str, int], elapsed_ns: int) -> dict[str, float]:
-    """Return each lap's share of the time since an earlier reading."""
-    return {name: (total - before.get(name, 0)) / max(elapsed_ns, 1) for name, total in now.items()}
+    def totals_ns(self, at_ns: int) -> dict[str, int]:
+        """Return the time in each lap up to a moment: the present one."""
+        return {name: lap.total_ns(at_ns) for name, lap in self._laps.items()}

@@ -10,12 +10,13 @@ import importlib.util
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
+
+from hotloop.processes import start_worker
 
 MOST_UPDATES = 8
 """Updates of one trial: more would only make it longer."""
@@ -54,11 +55,13 @@ def learner_compiled_ahead(
     if config.kernel not in ("auto", "numba") or "numba" not in supported or not is_cold(kernels):
         yield
         return
-    words = [sys.executable, "-m", "hotloop.pipelines.warming", pipeline, json.dumps(asdict(config))]
+    settings = json.dumps(asdict(config))
+    program = f"import json; from {__name__} import compile_learner; "
+    program += f"compile_learner({pipeline!r}, json.loads({settings!r}))"
     # A recording that follows processes must not take this one for a part of the training.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("HOTLOOP_")}
     quiet = subprocess.DEVNULL
-    process = subprocess.Popen(words, stdin=quiet, stdout=quiet, stderr=quiet, env=environment)
+    process = start_worker(program, stdin=quiet, stdout=quiet, stderr=quiet, env=environment)
     try:
         yield
         process.wait(LONGEST_S)
@@ -92,7 +95,3 @@ def compile_learner(name: str, settings: dict[str, Any]) -> None:
     agent = module.Agent(config)
     settle_kernel(agent.learner, "numba", 1)
     agent.explore(np.zeros((config.envs, *agent.observation_shape), np.float32), 0, np.random.default_rng(0))
-
-
-if __name__ == "__main__":
-    compile_learner(sys.argv[1], json.loads(sys.argv[2]))

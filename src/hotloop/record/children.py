@@ -1,64 +1,127 @@
-"""Child processes record themselves: those that multiprocessing spawns, and those of its fork server.
+"""Child processes of multiprocessing record themselves: forked ones, spawned ones, and those of its fork server.
 
-A spawned interpreter knows nothing of its parent, so its command line is made to start recording first; a fork
-server imports this module before it forks. Forked children are caught by `os.register_at_fork`.
+Every child of multiprocessing runs its after-fork functions when it begins: one of them starts the recording. A
+spawned interpreter knows nothing of its parent, so its command line is made to start recording first; a fork server
+imports `preload` before it forks. A child of a plain `os.fork` is not recorded: most of those end or exec at once. The
+environment stays as the script knows it: it is changed only while a fork server starts.
 """
 
 from __future__ import annotations
 
+import json
 import os
+import sys
 from collections.abc import Callable
-from multiprocessing import forkserver, spawn, util
+from dataclasses import asdict, dataclass
+from types import ModuleType
 from typing import Any
 
-START = "from hotloop.record.children import start_here; start_here(); "
+from hotloop.record.options import RecordOptions
+
+SERVER_VARIABLE = "HOTLOOP_CHILDREN"
 
 
-def follow_spawned() -> Callable[[], None]:
-    """Change how multiprocessing starts interpreters; return what undoes it."""
-    original = spawn.get_command_line
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a child process needs to know to record itself."""
 
-    def get_command_line(**kwargs: Any) -> list[str]:
-        words = original(**kwargs)
-        place = words.index("-c") + 1 if "-c" in words else None
-        if place is not None:
-            words[place] = START + words[place]
-        return words
+    path: str
+    """The run directory."""
+    options: RecordOptions
+    modules: int | None
+    """Levels of nested torch module calls that hooks time; None for no hooks."""
 
-    spawn.get_command_line = get_command_line
-    server: Any = forkserver._forkserver  # type: ignore[attr-defined]
-    before = list(server._preload_modules)
-    server._preload_modules = [*before, "hotloop.record.preload"]
+    def text(self) -> str:
+        """Return them as JSON."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def read(cls, text: str) -> Settings:
+        """Return what `text` gave."""
+        content = json.loads(text)
+        return cls(content["path"], RecordOptions(**content["options"]), content["modules"])
+
+    def program(self) -> str:
+        """Return the Python statements by which a new interpreter starts to record itself."""
+        return f"from hotloop.record.children import start_here; start_here({self.text()!r}); "
+
+
+def follow_spawned(settings: Settings) -> Callable[[], None]:
+    """Change how multiprocessing starts interpreters, now or when it is imported; return what undoes it."""
+    from hotloop.record.hooks.patching import ImportWatch, Patches
+
+    patches = Patches()
+    anchors: list[_Anchor] = []
+    changes: dict[str, Callable[[ModuleType], None]] = {
+        "multiprocessing.util": lambda module: _add_after_fork(module, settings, anchors),
+        "multiprocessing.spawn": lambda module: _change_spawn(module, settings, patches),
+        "multiprocessing.forkserver": lambda module: _change_fork_server(module, settings, patches),
+    }
+    watch = ImportWatch(changes, lambda module: changes[module.__name__](module))
+    for name, change in changes.items():
+        if name in sys.modules:
+            change(sys.modules[name])
+    sys.meta_path.insert(0, watch)
 
     def undo() -> None:
-        spawn.get_command_line = original
-        server._preload_modules = before
+        if watch in sys.meta_path:
+            sys.meta_path.remove(watch)
+        patches.restore()
+        anchors.clear()
 
     return undo
 
 
-def start_here() -> None:
-    """Record this process, if it was started by a recorded one."""
-    from hotloop.record.session import RUN_VARIABLE, _stop_current, record_child
+def _change_spawn(spawn: Any, settings: Settings, patches: Any) -> None:
+    original = spawn.get_command_line
 
-    path = os.environ.get(RUN_VARIABLE)
-    if path:
-        record_child(path)
-        stop_at_exit(_stop_current)
+    def get_command_line(**kwargs: Any) -> list[str]:
+        words = original(**kwargs)
+        if "-c" in words:
+            place = words.index("-c") + 1
+            words[place] = settings.program() + words[place]
+        return words
+
+    patches.put(spawn, "get_command_line", get_command_line)
 
 
-def stop_at_exit(stop: Callable[[], None]) -> None:
-    """Call `stop` when a multiprocessing child ends: it leaves by os._exit, past atexit.
+def _change_fork_server(forkserver: Any, settings: Settings, patches: Any) -> None:
+    server = forkserver._forkserver
+    ensure_running = server.ensure_running
 
-    Its finalizers are cleared when it is bootstrapped, so this one is registered just after that.
-    """
-    anchor = _Anchor()
-    _anchors.append(anchor)
-    util.register_after_fork(anchor, lambda _: util.Finalize(None, stop, exitpriority=100))
+    def start() -> None:
+        before = server._preload_modules
+        os.environ[SERVER_VARIABLE] = settings.text()
+        server._preload_modules = [*before, "hotloop.record.preload"]
+        try:
+            ensure_running()
+        finally:
+            server._preload_modules = before
+            os.environ.pop(SERVER_VARIABLE, None)
+
+    patches.put(server, "ensure_running", start)
+    # The module has a name of its own for this method.
+    patches.put(forkserver, "ensure_running", start)
 
 
 class _Anchor:
-    """Something that multiprocessing can refer to weakly."""
+    """What multiprocessing refers to weakly: an after-fork function is forgotten together with it."""
 
 
-_anchors: list[_Anchor] = []
+def _add_after_fork(util: Any, settings: Settings, anchors: list[_Anchor]) -> None:
+    def start(_: _Anchor) -> None:
+        from hotloop.record.session import record_child, stop_current
+
+        record_child(settings)
+        # A forked child leaves by os._exit, past atexit, but runs these.
+        util.Finalize(None, stop_current, exitpriority=100)
+
+    anchors.append(_Anchor())
+    util.register_after_fork(anchors[-1], start)
+
+
+def start_here(settings: str) -> None:
+    """Record this process, which a recorded one started."""
+    from hotloop.record.session import record_child
+
+    record_child(Settings.read(settings))

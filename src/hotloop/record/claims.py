@@ -15,6 +15,7 @@ from itertools import pairwise
 from typing import Any, ClassVar
 
 from hotloop.record.printed import HINT, Line, Timing, read_line
+from hotloop.record.privacy import redacted_text
 
 MOST_NAMES = 256
 MOST_TEXTS = 300
@@ -114,7 +115,8 @@ class Book:
     def _read(self, heard: Iterable[Heard]) -> None:
         for thread, text, place in heard:
             reading = self._readings.setdefault(thread, _Reading())
-            for line in text.splitlines() or [""]:
+            # Cleared as it was printed: in a name that is cut out of a line nobody would see that it is a password.
+            for line in redacted_text(text).splitlines() or [""]:
                 self._read_line(reading, read_line(line), place)
 
     def _read_line(self, reading: _Reading, line: Line, place: Place) -> None:

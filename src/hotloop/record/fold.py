@@ -72,6 +72,12 @@ def _rows(packed: bytes) -> Ints:
     return np.frombuffer(packed, np.int64).reshape(-1, 3).T
 
 
+def time_before(events: Ints, end: int) -> int:
+    """Return the time of the last event before `end` that has one, 0 if none has: what is only counted has none."""
+    timed = events[:end][events[:end, 0] < COUNTER_BASE, 1]
+    return int(timed[-1]) if len(timed) else 0
+
+
 def first_step(events: Ints, counter: int, codes: Codes) -> int | None:
     """Return the event with which the first counted environment step begins, or None if none was counted.
 

@@ -10,6 +10,7 @@ Spans whose cost would exceed the budget are timed in only one of 2, 4, ... 64 b
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, deque
 from dataclasses import dataclass
 
@@ -62,10 +63,11 @@ class Block:
     timed: int
 
 
+@functools.cache
 def tight_loop_ns(rounds: int = 500) -> float:
     """Return what a span costs in a tight loop, in ns: the least that it can cost.
 
-    Call it while nothing records: the logs that it fills are dropped.
+    Call it while nothing records: the logs that it fills are dropped. Measured once, so that a fork costs little.
     """
 
     def nothing() -> None:

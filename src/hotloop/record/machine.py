@@ -13,6 +13,7 @@ import os
 import platform
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import psutil
 
 from hotloop.cache import cache_folder
 from hotloop.clock import now_ns
+from hotloop.trace.host import this_host
 
 LIBRARIES = (
     "hotloop", "torch", "numpy", "gymnasium", "gym", "stable-baselines3", "sb3-contrib", "torchrl", "numba",
@@ -35,7 +37,7 @@ def describe_machine(measure: bool = True) -> dict[str, Any]:
         "cores": usable_cores(),
         "memory_bytes": psutil.virtual_memory().total,
         "cpu": _cpu_name(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()}-{platform.release()}-{platform.machine()}",
         "python": platform.python_version(),
         "gpu": None,
         "threads": {name: os.environ[name] for name in THREAD_VARIABLES if name in os.environ},
@@ -43,6 +45,11 @@ def describe_machine(measure: bool = True) -> dict[str, Any]:
         "peak_flops_1": peaks.get("flops_1", 0.0),
         "copy_bytes_per_s": peaks.get("copy_bytes_per_s", 0.0),
     }
+
+
+def describe_host() -> dict[str, str]:
+    """Say on which machine, since which boot and in which process namespace this process runs."""
+    return asdict(this_host())
 
 
 def library_versions() -> dict[str, str]:

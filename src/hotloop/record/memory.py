@@ -34,10 +34,6 @@ class MemoryReader:
         self._process = psutil.Process()
         self._nvml: Any = None
         self._page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
-        try:
-            self._statm = os.open("/proc/self/statm", os.O_RDONLY)
-        except OSError:
-            self._statm = -1
 
     def read(self) -> Reading:
         """Read now."""
@@ -48,11 +44,14 @@ class MemoryReader:
         return Reading(rss, reserved, int(cuda.memory_allocated()), self._busy_percent())
 
     def _own_bytes(self) -> tuple[int, int]:
-        if self._statm >= 0:
-            reserved, rss, *_ = os.pread(self._statm, 128, 0).split()
-            return int(rss) * self._page, int(reserved) * self._page
-        told = self._process.memory_info()
-        return told.rss, told.vms
+        # Opened each time: a script that closes all descriptors could get this one's number for a file of its own.
+        try:
+            with open("/proc/self/statm", "rb", buffering=0) as file:
+                reserved, rss, *_ = file.read(128).split()
+        except OSError:
+            used = self._process.memory_info()
+            return used.rss, used.vms
+        return int(rss) * self._page, int(reserved) * self._page
 
     def _busy_percent(self) -> int:
         if self._nvml is None:
@@ -70,12 +69,6 @@ class MemoryReader:
         except Exception:  # not every device tells, such as a slice of one
             self._nvml = False
             return -1
-
-    def close(self) -> None:
-        """Give the file back."""
-        if self._statm >= 0:
-            os.close(self._statm)
-            self._statm = -1
 
 
 def page_faults() -> tuple[int, int]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from hotloop.record.children import start_here
-from hotloop.record.session import HOOKS_VARIABLE, RUN_VARIABLE
+from hotloop.record.children import SERVER_VARIABLE, Settings, follow_spawned
 
-if os.environ.get(RUN_VARIABLE):
-    if HOOKS_VARIABLE in os.environ:
+if text := os.environ.pop(SERVER_VARIABLE, ""):
+    settings = Settings.read(text)
+    if settings.modules is not None:
         from hotloop.record.hooks import install
 
-        install(modules_depth=int(os.environ[HOOKS_VARIABLE]))
-    os.register_at_fork(after_in_child=start_here)
+        install(modules_depth=settings.modules)
+    follow_spawned(settings)

@@ -9,24 +9,22 @@ and training goes on.
 from __future__ import annotations
 
 import threading
-import warnings
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 
 from hotloop import spans, ticks
 from hotloop.clock import now_ns, thread_cpu_ns
+from hotloop.notice import notice
 from hotloop.record.account import Account, calls_begun, mean_durations
-from hotloop.record.fold import Ints, first_step
+from hotloop.record.fold import Ints, first_step, time_before
 from hotloop.record.governor import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.record.options import RecordOptions
 from hotloop.record.sampler import StackBook
 from hotloop.record.threads import Threads
 from hotloop.record.tree import codes_of
 from hotloop.record.vitals import Vitals
-from hotloop.record.writing import Write, Writer, forget_within, write_window
-from hotloop.spans import COUNTER_BASE
+from hotloop.record.writing import Write, Writer, describe_process, forget_within, write_window
 from hotloop.trace.store import ProcessFiles
 
 SECOND_NS = 1_000_000_000
@@ -46,9 +44,11 @@ WINDOWS_BEFORE_DOUBLING = 600
 class Recorder:
     """Records this process into a folder of its own."""
 
-    def __init__(self, folder: Path, options: RecordOptions) -> None:
+    def __init__(self, folder: Path, options: RecordOptions, main: bool = True) -> None:
         self.options = options
-        self._writer = Writer(ProcessFiles(folder))
+        self._writer = Writer(ProcessFiles(folder, describe_process(main)))
+        if main:
+            self._writer.files.create()
         self._threads = Threads()
         self.accounts = self._threads.accounts
         self.failure = ""
@@ -56,8 +56,9 @@ class Recorder:
         self.wrapper_ns: dict[str, float] = {}
         """What the wrappers of hooks add to a call, by kind. Theirs: it may come in while recording."""
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
-        self._busy = threading.Lock()
-        self._stopping, self._ident = False, 0
+        self.working = threading.Lock()
+        """Held while the background thread works: a fork that waits for it copies no half-done work."""
+        self._stopping, self._paused, self._ident = False, False, 0
         self._thread: threading.Thread | None = None
         self._codes = codes_of([])
 
@@ -65,7 +66,7 @@ class Recorder:
         """Begin to record."""
         begin = now_ns()
         self.start_ns = self.loop_start_ns = self._window_start = begin
-        self._loop_started = False
+        self._loop_started = self._seen_events = False
         self.armed = not (self.options.after_s or self.options.after_steps)
         """Whether what happens now is kept: the asked-for start is reached."""
         self._steps_seen = self._window = self._windows_at_length = 0
@@ -103,30 +104,28 @@ class Recorder:
                 self._fail(error)
         self._vitals.close()
 
+    def flush(self) -> bool:
+        """Write what was recorded until now; return False during a pause, when there is nothing new to write."""
+        if self._paused:
+            return False
+        with self.working:
+            try:
+                if self.armed and not self.failure:
+                    self._since_drain = self._since_drain + self._drain()
+                    self._fold(self._drained_at, self._governor.dark)
+                    self._write(self._drained_at)
+            except Exception as error:
+                self._fail(error)
+        return True
+
     def forget(self) -> None:
         """In a forked child: let go of what was the parent's."""
         self._vitals.close()
 
-    def fork_lock(self) -> threading.Lock:
-        """Held while the background thread works: a fork that waits for it copies no half-done work."""
-        return self._busy
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Hold the background thread up meanwhile. To it, this time has not been: for benches."""
-        with self._busy:
-            ticks.hold(True)
-            begin = now_ns()
-            try:
-                yield
-            finally:
-                for mark in ("_block_start", "_second_start", "_learned_at", "_last_look", "_drained_at"):
-                    setattr(self, mark, getattr(self, mark) + now_ns() - begin)
-                ticks.hold(False)
-
     def pause(self) -> int:
         """Let spans do nothing and the background thread stand still until `resume`; return when that began."""
-        self._busy.acquire()
+        self.working.acquire()
+        self._paused = True
         ticks.hold(True)
         self._silenced = spans.silence()
         since = now_ns()
@@ -160,7 +159,8 @@ class Recorder:
             if spans.recording():
                 spans.unsilence(self._silenced)
             ticks.hold(False)
-            self._busy.release()
+            self._paused = False
+            self.working.release()
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
@@ -171,7 +171,7 @@ class Recorder:
                 looks, bumps = ticks.watch(until, tick_ns, CROWDED, book.by_key, book.name_stack, spans.known_tallies())
                 if self._stopping:
                     break
-                with self._busy:
+                with self.working:
                     looks = [look for look in looks if look[0] >= self._looks_from]
                     self._last_look = self._threads.take_looks(looks, self._last_look)
                     self._vitals.take_bumps(bumps, self.main)
@@ -187,8 +187,8 @@ class Recorder:
             self._writer.files.close()
         remedy = "Training goes on unrecorded."
         if isinstance(error, OSError):
-            remedy = f"Check the space and the rights of {self._writer.files.folder}. {remedy}"
-        warnings.warn(f"hotloop stopped recording: {self.failure}. {remedy}", stacklevel=1)
+            remedy = f"Check the space and the rights of {str(self._writer.files.folder)!r}. {remedy}"
+        notice(f"stopped recording: {self.failure}. {remedy}")
 
     def _tick(self, at: int) -> None:
         if self._threads.waiting() > CROWDED:
@@ -210,6 +210,7 @@ class Recorder:
         """Take what all threads have written; return how often each span began."""
         self._drained_at = now_ns()
         began = self._threads.drain(max(self._block_start, self.start_ns))
+        self._seen_events = self._seen_events or any(account.pending_events for account in self.accounts)
         self._timed += began
         self._rates += began
         return began
@@ -270,13 +271,12 @@ class Recorder:
         # In parts, because what a fold needs of memory grows with the events.
         while len(events) > 2 * FOLD_AT:
             part, events = events[:FOLD_AT], events[FOLD_AT:]
-            times = part[part[:, 0] < COUNTER_BASE, 1]
-            self._fold_part(account, part, int(times[-1]) if len(times) else account.folded_until, dark)
+            self._fold_part(account, part, time_before(part, FOLD_AT) or account.folded_until, dark)
         self._fold_part(account, events, at, dark)
 
     def _fold_part(self, account: Account, events: Ints, at: int, dark: bool) -> None:
         done = account.fold(events, at, self._codes, dark)
-        if self._keeps_raw() and len(done.done_node):
+        if self.armed and len(done.done_node) and self._writer.keeps_raw(self._window, self.options):
             self._writer.keep_raw(account.index, done)
             if self._writer.raw_waiting > RAW_AT:
                 self._write_names()
@@ -287,24 +287,20 @@ class Recorder:
         cut = first_step(events, spans.known_counters().get("env_steps", 0), self._codes)
         if cut is None:
             return events
-        # A step that is only counted has no time: it is that of the event before it.
-        timed = events[: cut + 1][events[: cut + 1, 0] < COUNTER_BASE]
-        at = max(int(timed[-1, 1]) if len(timed) else 0, account.folded_until)
+        at = max(time_before(events, cut + 1), account.folded_until)
         self._loop_started = True
         self._fold_account(account, events[:cut], at, dark)
         self._end_window(at)
         self.loop_start_ns = at
         return events[cut:]
 
-    def _keeps_raw(self) -> bool:
-        sparse = self._window < self.options.raw_windows + 1 or (self._window & (self._window - 1)) == 0
-        return sparse and self.armed and self._writer.files.size_of("raw") < self.options.raw_bytes
-
     def _second(self, at: int, last: bool = False) -> None:
         self._since_drain = self._since_drain + self._drain()
         if last:
             self._tally()
             self._vitals.read_tallies(at, self.main)
+        if last and not (self._seen_events or self._writer.files.created):
+            return  # A child process that ended within a second and did nothing of a training.
         self._fold(at, self._governor.dark)
         self._vitals.read_device()
         if at - self.loop_start_ns < EAGER_NS or at - self._learned_at >= TOTALS_EVERY_NS:
@@ -317,6 +313,13 @@ class Recorder:
         if not self.armed:
             self._arm(at)
             return
+        self._write(at, last)
+        if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
+            spans.hush()
+            self._ended_ns, self._stopping = now_ns(), True
+
+    def _write(self, at: int, last: bool = False) -> None:
+        """Write what was folded up to a moment."""
         self._write_names()
         if last or at - self._window_start >= self._window_ns:
             self._end_window(at)
@@ -326,9 +329,6 @@ class Recorder:
             self._writer.totals(self.accounts)
             self._totals_at = at + TOTALS_EVERY_NS
         self._write_state(at, "finished" if last else "running")
-        if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
-            spans.hush()
-            self._ended_ns, self._stopping = now_ns(), True
 
     def _learn(self, at: int) -> None:
         """Tell the governor how often spans are called, how long they take, and from where."""

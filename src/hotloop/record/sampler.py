@@ -6,14 +6,13 @@ key, the code and instruction of each of its frames, which C reads in a microsec
 
 from __future__ import annotations
 
-import linecache
 import os
 import sysconfig
 from types import CodeType
 from typing import Any
 
 import hotloop
-from hotloop.record.privacy import redacted_line
+from hotloop.record.secret_source import redacted_source_line
 from hotloop.ticks import Place
 
 MAX_STACKS = 20_000
@@ -99,6 +98,6 @@ class StackBook:
         number = self._frames[key] = len(self._kept)
         self.fresh.append(
             {"is": "frame", "id": number, "function": code.co_qualname, "file": file, "line": line,
-             "text": redacted_line(linecache.getline(file, line).strip())[:200] if own else "", "own": own}
+             "text": redacted_source_line(file, line).strip()[:200] if own else "", "own": own}
         )  # fmt: skip
         return number

@@ -1,19 +1,31 @@
-"""Run somebody's script or module, unmodified, with recording on. Its arguments and exit code stay its own."""
+"""Run somebody's script or module, unmodified, with recording on.
+
+`hotloop run` claims the run directory, then replaces itself with `python script.py`. In that interpreter
+`startup/sitecustomize.py` calls `begin`, which starts the recorder just before Python runs the script.
+"""
 
 from __future__ import annotations
 
-import importlib.util
+import json
 import os
-import runpy
 import sys
-import threading
-import types
-from dataclasses import dataclass, field
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from importlib.machinery import PathFinder
 from pathlib import Path
+from typing import Any, NoReturn
 
 from hotloop.errors import ScriptNotFound
+from hotloop.notice import keep_to_descriptor, notice
 from hotloop.record.options import RecordOptions
-from hotloop.record.session import HOOKS_VARIABLE, Session, exit_code_of, record
+
+START_VARIABLE = "HOTLOOP_START"
+STARTUP = Path(__file__).with_name("startup")
+PACKAGE = Path(__file__).parents[2]
+ISOLATING = frozenset("IESPs")
+"""Flags by which an installer isolates the interpreter of `hotloop`. They are not meant for the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,123 +40,132 @@ class ScriptOptions:
     record: RecordOptions = field(default_factory=RecordOptions)
 
 
-@dataclass(frozen=True, slots=True)
-class ScriptResult:
-    """How it ended."""
-
-    exit_code: int
-    path: Path
-    recorded: bool
-    """Whether the recording went on to the end."""
-
-
-def run_script(options: ScriptOptions) -> ScriptResult:
-    """Run the script to its end, recorded.
-
-    An error of the script is printed as Python prints it and gives exit code 1, `sys.exit(n)` gives n; the run
-    is complete in either case.
+def claim_run(options: ScriptOptions) -> Path | None:
+    """Create the run directory of a script; None, with a message, where it cannot be written.
 
     Raises:
         ScriptNotFound: There is no such script or module.
+        HotloopError: There is something in the directory.
     """
-    code = None
-    if options.is_module:
-        _require_module(options.target)
-    else:
-        code = _compiled(options.target)
-    os.environ[HOOKS_VARIABLE] = str(options.modules)
-    words = [options.target, *options.args]
-    session = record(options.out, options=options.record, hooks=True, command=words)
-    recorder = session.recorder
-    exit_code = 1
+    from hotloop.record.manifest import claim, default_path, describe_run
+
+    _require_module(options.target) if options.is_module else _require_script(options.target)
+    name = options.target.rpartition(".")[2] if options.is_module else options.target
+    manifest = describe_run([options.target, *options.args], options.record, hooks=True)
     try:
-        exit_code = _run_main(options, code)
+        return claim(options.out, manifest, [name])
+    except OSError as error:
+        notice(f"cannot write to {options.out or default_path([name])} ({error}): the script runs unrecorded")
+        return None
+
+
+def run_script(options: ScriptOptions, path: Path | None) -> NoReturn:
+    """Replace this process with Python running the script, recorded into a directory if there is one."""
+    words = [*(("-m",) if options.is_module else ()), options.target, *options.args]
+    environment = dict(os.environ)
+    if path is not None:
+        before = environment.get("PYTHONPATH")
+        settings = {
+            "out": str(path),
+            "shown": options.out or os.path.relpath(path),
+            "modules": options.modules,
+            "options": asdict(options.record),
+            "script": None if options.is_module else options.target,
+            "pythonpath": before,
+            "package": str(PACKAGE),
+        }
+        environment[START_VARIABLE] = json.dumps(settings)
+        environment["PYTHONPATH"] = os.pathsep.join([str(STARTUP), *([before] if before else [])])
+    os.execve(sys.executable, [sys.executable, *_interpreter_flags(), *words], environment)
+
+
+def _interpreter_flags() -> list[str]:
+    """Return the flags that this interpreter was started with: `python -X dev -m hotloop run script.py`."""
+    flags: list[str] = []
+    words = iter(sys.orig_argv[1:])
+    for word in words:
+        if word in ("-X", "-W"):
+            flags += [word, next(words)]
+        elif word.startswith(("-X", "-W", "--check-hash-based-pycs=")):
+            flags.append(word)
+        elif not word.startswith("-") or word[-1] in "mc-":
+            break
+        elif kept := "".join(each for each in word[1:] if each not in ISOLATING):
+            flags.append(f"-{kept}")
+    return flags
+
+
+def begin(settings: dict[str, Any], before: set[str]) -> None:
+    """Start the recorder of a script that Python is about to run.
+
+    Args:
+        settings: As `run_script` gave them.
+        before: Names of the modules that were imported without the recorder.
+    """
+    keep_to_descriptor()
+    script = settings["script"]
+    with _silent_warnings(), _thread_settings(script):
+        from hotloop.record.session import Session
+
+        session = Session(Path(settings["out"]), RecordOptions(**settings["options"]), settings["modules"])
+        session.announced_as = settings["shown"]
+        session.start()
+    _give_way(set(sys.modules) - before, os.getcwd() if script is None else _folder_of(script))
+
+
+@contextmanager
+def _silent_warnings() -> Iterator[None]:
+    """Ignore warnings, also where they are errors; filters that imports add stay, as when the script imports them."""
+    import warnings
+
+    ignore = ("ignore", None, Warning, None, 0)
+    warnings.filters.insert(0, ignore)  # type: ignore[attr-defined]
+    warnings._filters_mutated()  # type: ignore[attr-defined]
+    try:
+        yield
     finally:
-        session.stop(exit_code)
-    return ScriptResult(exit_code, session.path, recorder is not None and not recorder.failure)
+        warnings.filters.remove(ignore)  # type: ignore[attr-defined]
+        warnings._filters_mutated()  # type: ignore[attr-defined]
+
+
+@contextmanager
+def _thread_settings(script: str | None) -> Iterator[None]:
+    """Apply what the script sets for numpy's threads, while the recorder imports numpy ahead of it."""
+    from hotloop.record.ahead import settings_of
+
+    before = dict(os.environ)
+    os.environ.update(settings_of(script) if script is not None else {})
+    try:
+        yield
+    finally:
+        for name in set(os.environ) - set(before):
+            del os.environ[name]
+        os.environ.update(before)
+
+
+def _give_way(imported: set[str], folder: str) -> None:
+    """Forget modules that the recorder imported and the script has of its own, so that `import` finds the script's."""
+    for name in {each.partition(".")[0] for each in imported} - {"hotloop"}:
+        spec = PathFinder.find_spec(name, [folder])
+        if spec is not None and spec.origin is not None:
+            for each in [each for each in sys.modules if each == name or each.startswith(f"{name}.")]:
+                del sys.modules[each]
+
+
+def _folder_of(script: str) -> str:
+    """Return what Python makes the first entry of `sys.path`."""
+    return script if os.path.isdir(script) or zipfile.is_zipfile(script) else os.path.dirname(os.path.realpath(script))
 
 
 def _require_module(name: str) -> None:
-    sys.path.insert(0, os.getcwd())
-    found: object = None
-    try:
-        found = importlib.util.find_spec(name)
-    except ModuleNotFoundError as error:
-        # Looking for a module of a package imports the package. What that misses is the script's to tell, when it runs.
-        found = error if error.name and not f"{name}.".startswith(f"{error.name}.") else None
-    except (ImportError, ValueError):
-        pass
-    if found is None:
+    top = name.partition(".")[0]
+    places = [os.getcwd(), *sys.path]
+    if not top or (top not in sys.builtin_module_names and PathFinder.find_spec(top, places) is None):
         raise ScriptNotFound(f"there is no module {name!r}: give the name as for `python -m`, or a path to a script")
 
 
-def _compiled(target: str) -> types.CodeType:
-    path = Path(target)
-    if path.is_dir():
-        raise ScriptNotFound(f"{target} is a directory: give the script in it, or -m and the name of a module")
-    if not path.is_file():
+def _require_script(target: str) -> None:
+    if os.path.isdir(target) and not os.path.exists(os.path.join(target, "__main__.py")):
+        raise ScriptNotFound(f"{target} is a directory without a __main__.py: give a script, or -m and a module")
+    if not os.path.exists(target):
         raise ScriptNotFound(f"there is no script {target}: check the path, or give -m for a module")
-    try:
-        return compile(path.read_bytes(), str(path.absolute()), "exec")
-    except (SyntaxError, ValueError) as error:
-        raise ScriptNotFound(f"{target} is not Python: {error}; give a Python script") from None
-
-
-def _run_main(options: ScriptOptions, code: types.CodeType | None) -> int:
-    saved = sys.argv, list(sys.path)
-    try:
-        exit_code = _execute(options, code)
-        _join_threads()
-        return exit_code
-    except KeyboardInterrupt as error:
-        return exit_code_of(error)
-    finally:
-        sys.argv, sys.path[:] = saved
-
-
-def _execute(options: ScriptOptions, code: types.CodeType | None) -> int:
-    sys.argv = [options.target, *options.args]
-    try:
-        if code is None:
-            runpy.run_module(options.target, run_name="__main__", alter_sys=True)
-        else:
-            sys.path[0] = str(Path(options.target).absolute().parent)
-            main = types.ModuleType("__main__")
-            # What `python script.py` sets, so that pickling, spawning and inspect find the script.
-            main.__dict__.update(
-                __file__=str(Path(options.target).absolute()), __builtins__=__builtins__, __spec__=None
-            )
-            sys.modules["__main__"] = main
-            exec(code, main.__dict__)
-    except SystemExit as leaving:
-        if leaving.code is not None and not isinstance(leaving.code, int):
-            print(leaving.code, file=sys.stderr)
-        return exit_code_of(leaving)
-    except KeyboardInterrupt as error:
-        return exit_code_of(error)
-    except BaseException as error:
-        _print_as_python_does(error)
-        return 1
-    return 0
-
-
-def _join_threads() -> None:
-    """Wait for the script's threads, as Python does before it ends: what they do belongs to the run."""
-    # Those of an executor wait for ever until Python's own end tells them to go.
-    executors = getattr(sys.modules.get("concurrent.futures.thread"), "_threads_queues", {})
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread() and not thread.daemon and thread not in executors:
-            thread.join()
-
-
-def _print_as_python_does(error: BaseException) -> None:
-    trace = error.__traceback__
-    here = os.path.dirname(os.path.abspath(__file__))
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(
-        (here, os.path.dirname(runpy.__file__) + "/runpy")
-    ):
-        trace = trace.tb_next
-    sys.excepthook(type(error), error.with_traceback(trace), trace)
-
-
-__all__ = ["ScriptOptions", "ScriptResult", "Session", "run_script"]

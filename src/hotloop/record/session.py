@@ -1,42 +1,33 @@
 """A recording of this process and of the processes it starts, into one run directory.
 
-The main process makes the directory and its manifest. A process that is forked, spawned or comes from a fork
-server finds the directory in its environment and records itself beside the others. All share one monotonic
-clock; each process also notes what wall-clock time its start was, for systems where that clock is not shared.
+The main process claims the directory. A process that is forked, spawned or comes from a fork server records itself
+beside the others. All share one monotonic clock; each process also notes what wall-clock time its start was, for
+systems where that clock is not shared.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import os
+import shlex
 import sys
-import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from datetime import datetime
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import psutil
-
-from hotloop import spans
-from hotloop.clock import now_ns, wall_ns
+from hotloop import spans, ticks
+from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
-from hotloop.record.machine import describe_machine, library_versions
+from hotloop.notice import notice
+from hotloop.record.children import Settings, follow_spawned
+from hotloop.record.manifest import claim, default_path, describe_run, finish
 from hotloop.record.memory import cuda_in_use
 from hotloop.record.options import RecordOptions
-from hotloop.record.privacy import redacted, redacted_command
+from hotloop.record.privacy import redacted_text
 from hotloop.record.recorder import Recorder
-from hotloop.trace.model import FORMAT_VERSION
-from hotloop.trace.store import write_json
-
-RUN_VARIABLE = "HOTLOOP_RUN"
-OPTIONS_VARIABLE = "HOTLOOP_OPTIONS"
-HOOKS_VARIABLE = "HOTLOOP_HOOKS"
-INTERRUPTED, ENDED = 130, 143
-"""Exit codes of a program that Ctrl-C or SIGTERM ended, as shells have them."""
+from hotloop.trace.liveness import INTERRUPTED
 
 
 @dataclass(slots=True)
@@ -49,48 +40,70 @@ _current = _Current()
 
 
 class Session:
-    """One process's part of a run. Use `record()`; this is what it returns."""
+    """One process's part of a run. Use `record()`; this is what it returns.
 
-    def __init__(self, path: Path, options: RecordOptions, main: bool) -> None:
+    Args:
+        path: The run directory, which exists.
+        options: What to record, and at what cost.
+        modules: Levels of nested torch module calls that hooks time; None for no hooks at all.
+        main: Whether this is the process that the run began in.
+    """
+
+    def __init__(self, path: Path, options: RecordOptions, modules: int | None, main: bool = True) -> None:
         self.path = path
         self.options = options
         self.main = main
+        self.announced_as = ""
+        """How the user calls the run directory, if a message at the end of the process is to name it."""
         self.recorder: Recorder | None = None
+        self._modules = modules
         self._started_ns = now_ns()
         self._undo: list[Callable[[], None]] = []
 
-    def start(self, manifest: Mapping[str, Any], hooks: bool) -> None:
-        """Begin to record, or warn and do nothing if the directory cannot be written."""
+    def start(self) -> None:
+        """Begin to record, or say why not and do nothing."""
+        atexit.register(self._stop_at_exit)
+        folder = self.path / f"{os.getpid()}-{now_ns() % 10**9:09d}"
         try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            if self.main:
-                write_json(self.path / "run.json", dict(manifest))
-            folder = self.path / f"{os.getpid()}-{now_ns() % 10**9:09d}"
-            self.recorder = Recorder(folder, self.options)
-            write_json(folder / "process.json", _describe_process(self.main))
+            self.recorder = Recorder(folder, self.options, self.main)
         except OSError as error:
-            warnings.warn(f"hotloop cannot write to {self.path} ({error}): training goes on unrecorded.", stacklevel=3)
+            notice(f"cannot write to {self.path} ({error}): training goes on unrecorded")
             return
-        if hooks:
-            from hotloop.record.hooks import install
-            from hotloop.record.hooks.cost import costs_ns, measure_wrappers
-
-            measure_wrappers()
-            self.recorder.wrapper_ns = costs_ns
-            depth = int(os.environ.get(HOOKS_VARIABLE, "1") or 1)
-            if self.main and self.options.looks_closer:
-                from hotloop.record.tracing import prepare
-
-                self._undo.append(prepare(depth, self.options))
-            self._undo.append(install(modules_depth=depth))
-        _follow_children(self, hooks)
+        if self._modules is not None:
+            self._install_hooks(self._modules, self.recorder)
+        self._follow_children()
         self.recorder.start()
         if self.main and self.options.looks_closer:
             from hotloop.record.tracing import follow
 
             self._undo.append(follow(self.recorder, folder, self.options))
-        atexit.register(self._stop_at_exit)
         _current.session = self
+
+    def _install_hooks(self, modules: int, recorder: Recorder) -> None:
+        from hotloop.record.hooks import install
+        from hotloop.record.hooks.cost import costs_ns, measure_wrappers
+
+        if not costs_ns:  # A forked child knows them from its parent.
+            measure_wrappers()
+        recorder.wrapper_ns = costs_ns
+        if self.main and self.options.looks_closer:
+            from hotloop.record.tracing import prepare
+
+            self._undo.append(prepare(modules, self.options))
+        self._undo.append(install(modules_depth=modules))
+
+    def _follow_children(self) -> None:
+        """Have processes that start from here on record themselves into the same run."""
+        settings = Settings(str(self.path), self.options, self._modules)
+        spans.child_program = settings.program()
+        self._undo += [follow_spawned(settings), _forget_children]
+        if not _current.at_fork_registered and hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)
+            _current.at_fork_registered = True
+
+    def flush(self) -> bool:
+        """Write all that was recorded until now; return False while a closer look has paused the recording."""
+        return self.recorder is None or self.recorder.flush()
 
     def stop(self, exit_code: int = 0) -> None:
         """Stop recording and complete the run's files. Safe to call twice.
@@ -109,30 +122,31 @@ class Session:
         recorder.stop()
         if self.main:
             self._finish_manifest(exit_code, recorder.failure)
+            if self.announced_as:
+                part = "a part of the run, until the recorder failed: " if recorder.failure else ""
+                notice(f"recorded {part}{self.announced_as}. Next: hotloop explain {shlex.quote(self.announced_as)}")
 
     def _stop_at_exit(self) -> None:
         # Python keeps here the error that ended a script. A console keeps any error there that it has shown.
-        self.stop(0 if hasattr(sys, "ps1") else exit_code_of(getattr(sys, "last_value", None)))
+        try:
+            self.stop(0 if hasattr(sys, "ps1") else exit_code_of(getattr(sys, "last_value", None)))
+        except Exception as error:  # By now a script may have replaced or cleared anything that this needs.
+            notice(f"could not complete {self.path}: {error!r}")
 
     def _finish_manifest(self, exit_code: int, failure: str) -> None:
-        path = self.path / "run.json"
+        changes: dict[str, Any] = {"seconds": (now_ns() - self._started_ns) / 1e9, "torch": _torch_threads()}
+        if (cuda := cuda_in_use()) is not None:
+            changes["machine"] = {"gpu": cuda.get_device_name()}
+        if failure:
+            changes["recorder_failed"] = redacted_text(failure)
         try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            seconds = (now_ns() - self._started_ns) / 1e9
-            if (cuda := cuda_in_use()) is not None:
-                manifest["machine"]["gpu"] = cuda.get_device_name()
-            manifest |= {
-                "state": {0: "finished", INTERRUPTED: "interrupted", ENDED: "interrupted"}.get(exit_code, "failed"),
-                "exit_code": exit_code,
-                "ended_unix_ns": wall_ns(),
-                "seconds": seconds,
-                "torch": _torch_threads(),
-            } | ({"recorder_failed": failure} if failure else {})
-            write_json(path, manifest)
-        except (OSError, ValueError, KeyError) as error:
-            if failure:
-                return  # that was one warning already
-            warnings.warn(f"hotloop could not complete {path}: {error}", stacklevel=2)
+            file, position = finish(self.path, exit_code, changes)
+        except (OSError, ValueError) as error:
+            if not failure:
+                notice(f"could not complete {self.path}: {error}")
+            return
+        if self.announced_as:
+            ticks.note_exit_code(os.fsencode(file), position)
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's recorder without touching its files."""
@@ -163,6 +177,7 @@ def record(
     hooks: bool = False,
     config: Mapping[str, object] | None = None,
     command: list[str] | None = None,
+    counts_before: Mapping[str, int] | None = None,
 ) -> Session:
     """Record from here on, until the returned session is stopped or its `with` block is left.
 
@@ -172,64 +187,40 @@ def record(
         hooks: Also time what Gymnasium, torch and other libraries do, without a change to the script.
         config: The run's configuration, kept in its manifest (what looks secret is not).
         command: The command line to note, if it is not this process's own.
+        counts_before: What a training that is resumed here had counted, by counter: `env_steps`, `updates`, ...
     """
     if _current.session is not None:
         raise HotloopError(f"already recording into {_current.session.path}: stop it before starting another")
     words = command or sys.argv
-    target = Path(path) if path is not None else default_path(words)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise HotloopError(
-            f"{target} is not an empty directory: choose another (--out DIR, or the path given to record), or remove it"
-        )
-    session = Session(target.absolute(), options or RecordOptions(), main=True)
-    manifest = {
-        "format": FORMAT_VERSION,
-        "name": target.name,
-        "state": "running",
-        "started_unix_ns": wall_ns(),
-        "pid": os.getpid(),
-        "process_create_time": psutil.Process().create_time(),
-        "command": redacted_command(words),
-        "config": redacted(dict(config or {})),
-        "options": asdict(session.options),
-        "machine": describe_machine(),
-        "versions": library_versions(),
-        "hooks": hooks,
-    }
-    session.start(manifest, hooks)
+    chosen = options or RecordOptions()
+    modules = 1 if hooks else None
+    manifest = describe_run(words, chosen, config, hooks) | {"counts_before": dict(counts_before or {})}
+    try:
+        target = claim(path, manifest, words)
+    except OSError as error:
+        where = Path(path) if path is not None else default_path(words)
+        notice(f"cannot write to {where} ({error}): training goes on unrecorded")
+        return Session(where.absolute(), chosen, modules)
+    session = Session(target, chosen, modules)
+    session.start()
     return session
 
 
-def record_child(path: str) -> None:
+def record_child(settings: Settings) -> None:
     """Record a child process of a recorded one, if its run directory is still there."""
-    options = RecordOptions(**json.loads(os.environ.get(OPTIONS_VARIABLE, "{}")))
-    if Path(path).is_dir():
-        Session(Path(path), options, main=False).start({}, hooks=HOOKS_VARIABLE in os.environ)
+    if _current.session is None and Path(settings.path).is_dir():
+        Session(Path(settings.path), settings.options, settings.modules, main=False).start()
 
 
-def default_path(words: list[str]) -> Path:
-    """`runs/<time>-<name of the script>`, never one that is there already."""
-    name = Path(words[0] if words else "run").stem or "run"
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{stamp}-{name}"
-    number = 1
-    while path.exists():
-        number += 1
-        path = Path("runs") / f"{stamp}-{name}-{number}"
-    return path
-
-
-def _describe_process(main: bool) -> dict[str, Any]:
-    return {
-        "pid": os.getpid(), "parent_pid": os.getppid(), "main": main,
-        "clock_ns": now_ns(), "wall_ns": wall_ns(), "argv": redacted_command(sys.argv),
-    }  # fmt: skip
+def current_path() -> Path | None:
+    """Return the run directory that this process records into now."""
+    return _current.session.path if _current.session is not None else None
 
 
 def _torch_threads() -> dict[str, Any] | None:
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return None
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "get_num_threads"):
+        return None  # Not imported, or a module of the script's own.
     threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
     hooks = sys.modules.get("hotloop.record.hooks.torch_hooks")
     gradients = sys.modules.get("hotloop.record.hooks.gradients")
@@ -241,35 +232,18 @@ def _torch_threads() -> dict[str, Any] | None:
     )
 
 
-def _follow_children(session: Session, hooks: bool) -> None:
-    """Make processes started from here on record themselves into the same run."""
-    os.environ[RUN_VARIABLE] = str(session.path)
-    os.environ[OPTIONS_VARIABLE] = json.dumps(asdict(session.options))
-    if hooks:
-        os.environ.setdefault(HOOKS_VARIABLE, "1")
-    if session.main:
-        from hotloop.record.children import follow_spawned
-
-        session._undo.append(follow_spawned())
-        session._undo.append(_forget_run)
-    if not _current.at_fork_registered and hasattr(os, "register_at_fork"):
-        os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)
-        _current.at_fork_registered = True
-
-
-def _forget_run() -> None:
-    for name in (RUN_VARIABLE, OPTIONS_VARIABLE, HOOKS_VARIABLE):
-        os.environ.pop(name, None)
+def _forget_children() -> None:
+    spans.child_program = ""
 
 
 def _before_fork() -> None:
     if _current.session and _current.session.recorder:
-        _current.session.recorder.fork_lock().acquire()
+        _current.session.recorder.working.acquire()
 
 
 def _after_fork() -> None:
     if _current.session and _current.session.recorder:
-        _current.session.recorder.fork_lock().release()
+        _current.session.recorder.working.release()
 
 
 def _in_forked_child() -> None:
@@ -280,14 +254,9 @@ def _in_forked_child() -> None:
     parent.abandon()
     spans.hush()
     spans.after_fork()
-    path = os.environ.get(RUN_VARIABLE)
-    if path:
-        record_child(path)
-        from hotloop.record.children import stop_at_exit
-
-        stop_at_exit(_stop_current)
 
 
-def _stop_current() -> None:
+def stop_current() -> None:
+    """End this process's recording, if there is one."""
     if _current.session is not None:
         _current.session.stop()

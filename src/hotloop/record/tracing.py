@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
@@ -18,13 +17,16 @@ from typing import Any, Protocol
 
 from hotloop import spans, ticks
 from hotloop.clock import now_ns
+from hotloop.counters import COUNTERS
+from hotloop.escaping import printable
+from hotloop.notice import notice
 from hotloop.record import calls
 from hotloop.record.hooks import envs, layers
 from hotloop.record.operators import Operators
 from hotloop.record.options import RecordOptions
 from hotloop.record.pausing import Pause
 from hotloop.record.recorder import Recorder
-from hotloop.trace.store import write_json
+from hotloop.record.writing import write_cleared
 
 SCHEMA = 1
 WARMUP = 100
@@ -87,7 +89,7 @@ class Tracing:
         self._options = options
         self._pause = Pause(recorder)
         self._note = ticks.note
-        self._codes = tuple(map(spans.counter_code, ("env_steps", "updates")))
+        self._counters = {spans.counter_code(name): name for name in COUNTERS}
         asked: tuple[tuple[str, int, Callable[[], Look]], ...] = (
             ("functions", options.functions, Functions),
             ("operators", options.ops, Operators),
@@ -97,7 +99,7 @@ class Tracing:
         self._name, self._wanted = "", 0
         self._thread = self._iterations = self._first_ns = 0
         self._updates = self._written_ns = 0
-        self._seen = {"iterations": 0, "env_steps": 0, "updates": 0}
+        self._seen: dict[str, int] = dict.fromkeys(("iterations", *COUNTERS), 0)
         for name, n, _ in self._waiting:
             self._write(name, {"state": "waiting", "asked": n})
 
@@ -128,16 +130,19 @@ class Tracing:
                 setattr(module, "note", self._note)  # noqa: B010
 
     def _noting(self, code: int, amount: int) -> None:
+        name = self._counters.get(code)
         if self._look is None:
             self._note(code, amount)
-        if code == self._codes[1]:
+        elif name is not None:
+            # The recorder is paused: what is counted now is added to its counts by whoever reads the run.
+            self._seen[name] += amount
+        if name == "updates":
             self._updated(amount)
-        elif code == self._codes[0]:
-            self._stepped(amount)
+        elif name == "env_steps":
+            self._stepped()
 
     def _updated(self, amount: int) -> None:
         self._updates += amount
-        self._seen["updates"] += amount
         timed = layers.Timing.layers
         if timed is not None and self._look is None:
             timed.on_update()
@@ -145,7 +150,7 @@ class Tracing:
                 self._written_ns = now_ns()
                 self._write("layers", timed.content())
 
-    def _stepped(self, amount: int) -> None:
+    def _stepped(self) -> None:
         """An iteration has ended. The steps of the thread that stepped first are the loop's."""
         ident = threading.get_ident()
         if ident != self._thread:
@@ -158,7 +163,6 @@ class Tracing:
                 self._begin()
             return
         self._seen["iterations"] += 1
-        self._seen["env_steps"] += amount
         if self._seen["iterations"] >= self._wanted:
             self._finish()
         else:
@@ -186,7 +190,7 @@ class Tracing:
             self._look = None
             self._pause.end()
             self._write(name, {"state": "none", "asked": wanted, "reason": str(error)})
-            print(f"hotloop: {_FLAGS[name]} saw nothing: {error}", file=sys.stderr)
+            print(f"hotloop: {_FLAGS[name]} saw nothing: {printable(str(error))}", file=sys.stderr)
 
     def _finish(self) -> None:
         """End the look that is going on, if one is."""
@@ -201,8 +205,9 @@ class Tracing:
                 self._name, {"state": state, "asked": self._wanted, "warmup": warmup} | self._seen | seen
             )  # fmt: skip
         except Exception as error:
-            self._write(self._name, {"state": "none", "asked": self._wanted, "reason": f"it failed: {error!r}"})
-            warnings.warn(f"hotloop lost what {_FLAGS[self._name]} saw: {error!r}. Training goes on.", stacklevel=2)
+            failed = {"state": "none", "asked": self._wanted, "reason": f"it failed: {error!r}"}
+            self._write(self._name, failed | self._seen)
+            notice(f"lost what {_FLAGS[self._name]} saw: {error!r}. Training goes on.")
         finally:
             self._pause.end()
 
@@ -221,9 +226,9 @@ class Tracing:
 
     def _write(self, name: str, content: dict[str, Any]) -> None:
         try:
-            write_json(self._folder / f"{name}.json", {"schema": SCHEMA} | content, indent=None)
+            write_cleared(self._folder / f"{name}.json", {"schema": SCHEMA} | content)
         except OSError as error:
-            warnings.warn(f"hotloop cannot write {name}.json ({error}): training goes on.", stacklevel=2)
+            notice(f"cannot write {name}.json ({error}): training goes on.")
 
 
 _FLAGS = {"functions": "--functions", "operators": "--ops", "layers": "--modules"}

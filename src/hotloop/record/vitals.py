@@ -27,10 +27,9 @@ class Vitals:
         gc.callbacks.append(self._pauses)
 
     def close(self) -> None:
-        """Stop listening to the garbage collector; give files back."""
+        """Stop listening to the garbage collector."""
         if self._pauses in gc.callbacks:
             gc.callbacks.remove(self._pauses)
-        self.memory.close()
 
     def memory_now(self) -> dict[str, int]:
         """What a window's row says of memory when it ends."""

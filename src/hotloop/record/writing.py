@@ -6,16 +6,19 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hotloop import spans
-from hotloop.clock import wall_ns
+from hotloop.clock import now_ns, wall_ns
 from hotloop.record.account import Account
 from hotloop.record.claims import new_book
 from hotloop.record.fold import Folded, Ints
 from hotloop.record.naming import node_entries
+from hotloop.record.options import RecordOptions
+from hotloop.record.privacy import redacted_command, redacted_strings
 from hotloop.trace.store import ProcessFiles, write_json
 
 Write = Callable[[str, dict[str, Any]], None]
@@ -47,7 +50,8 @@ class Writer:
         self._has_tails = False
 
     def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
-        """Write down what numbers stand for, as far as that is new."""
+        """Write down what numbers stand for, as far as that is new. Comes before everything else of a process."""
+        self.files.create()
         every, counters = spans.known_spans(), list(spans.known_counters().items())
         entries: list[dict[str, Any]] = [
             {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
@@ -63,7 +67,13 @@ class Writer:
                 )  # fmt: skip
             entries += node_entries(account, every)
             account.named = len(account.tree.keys)
-        self.files.add_names(entries + fresh)
+        # The text of a frame is a line of code: it has been cleared by other rules, which keep its columns.
+        self.files.add_names(redacted_strings(entries + fresh, as_they_are=frozenset({"text"})))
+
+    def keeps_raw(self, window: int, options: RecordOptions) -> bool:
+        """Say whether the single calls of a window are kept: those of the first windows, and of some later ones."""
+        chosen = window < options.raw_windows + 1 or (window & (window - 1)) == 0
+        return chosen and self.files.size_of("raw") < options.raw_bytes
 
     def keep_raw(self, thread: int, done: Folded) -> None:
         """Keep the single calls of a fold until `raw()` writes them."""
@@ -87,7 +97,7 @@ class Writer:
         rows = [row for account in accounts for row in account.totals_rows()]
         told = self._claims.content()
         if told is not None:
-            write_json(self.files.folder / "claims.json", told, indent=None)
+            write_cleared(self.files.folder / "claims.json", told)
         if rows:
             self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
 
@@ -95,7 +105,12 @@ class Writer:
         """Replace the state: what it says of recording, and what of the process."""
         process = {"pid": os.getpid(), "process": process_name(), "wall_ns": wall_ns()}
         within = {str(e.code): e.within_ns for e in spans.known_spans() if e.within_ns}
-        write_json(self.files.folder / "state.json", process | {"within_ns": within} | content, indent=None)
+        write_cleared(self.files.folder / "state.json", process | {"within_ns": within} | content)
+
+
+def write_cleared(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file of a process, without the secrets that its texts hold."""
+    write_json(path, redacted_strings(content), indent=None)
 
 
 def write_window(
@@ -134,6 +149,14 @@ def forget_within() -> None:
     """Begin anew to add up what wrappers take within spans."""
     for each in spans.known_spans():
         each.within_ns = 0.0
+
+
+def describe_process(main: bool) -> dict[str, Any]:
+    """Return what `process.json` says of this process."""
+    return {
+        "pid": os.getpid(), "parent_pid": os.getppid(), "main": main,
+        "clock_ns": now_ns(), "wall_ns": wall_ns(), "argv": redacted_command(getattr(sys, "argv", [])),
+    }  # fmt: skip
 
 
 def process_name() -> str:

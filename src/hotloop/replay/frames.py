@@ -9,6 +9,7 @@ observation and next observation are views. The last frame of an episode has a s
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -213,9 +214,9 @@ class FrameReplay:
         """Return everything it holds, to be given to `restore`. Without copy the arrays change with the next add."""
         return take_state(self._ring, self._writer.lanes, self._sampler, copy)
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up a state that a replay of the same shape had: what follows is as if it had never stopped."""
-        restore_state(self._ring, self._writer.lanes, self._sampler, state)
+    def restore(self, state: Mapping[str, np.ndarray], actions: int | None = None) -> None:
+        """Take up a state that a replay of the same shape had; see `VectorReplay.restore`."""
+        restore_state(self._ring, self._writer.lanes, self._sampler, state, actions)
 
     def close(self) -> None:
         """Give back shared memory. It is also given back when the replay is dropped, or at exit."""

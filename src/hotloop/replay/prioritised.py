@@ -7,6 +7,8 @@ adding costs nothing more, and several processes may write.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numba import njit
 
@@ -14,6 +16,10 @@ from hotloop.replay.kernels import Shape, complete, window
 from hotloop.replay.ring import ReplayError, Ring
 from hotloop.replay.samplers import Prioritised, count_held, too_few
 from hotloop.replay.sumtree import SumTree
+from hotloop.state_checks import array_of, require_state
+
+MOST_PRIORITY = 1e39
+"""A TD error is a 32-bit number, so no priority is larger; the sum of all stays finite."""
 
 
 @njit(cache=True, nogil=True)
@@ -159,7 +165,7 @@ class PrioritisedSampler:
         """Return the priorities, the lanes' windows, and the largest priority."""
         return {"priorities": self._tree.leaves, "seen": self._seen, "newest": np.array([self._newest])}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
         """Take up a state: the tree comes out the same to the last bit."""
         here = self.state()
         if any(name not in state or state[name].shape != here[name].shape for name in here):
@@ -167,7 +173,24 @@ class PrioritisedSampler:
                 f"the state has no priorities for {len(self._tree.leaves)} steps: "
                 "make the replay as it was saved, prioritised or not, with the same capacity"
             )
+        self._check(state, heads)
         self._tree.leaves[:] = state["priorities"]
         self._tree.rebuild()
         self._seen[:] = state["seen"]
         self._newest = float(state["newest"][0])
+
+    def _check(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
+        """Refuse windows that the lanes never had, and priorities of steps outside of them.
+
+        `follow` makes room for as many changes as the windows say, and `identify` trusts every leaf above 0.
+        """
+        for name, own in self.state().items():
+            array_of(state, name, own, low=0, high=None if name == "seen" else MOST_PRIORITY)
+        shape, (low, high) = self._ring.shape, state["seen"].T
+        now_low, now_high = np.array([window(int(head), shape) for head in heads]).T
+        fits = (low <= high) & (high - low <= shape.length) & (low <= now_low) & (high <= now_high)
+        require_state(bool(fits.all()), "the windows of the priorities do not fit the lanes")
+        steps = low[:, None] + (np.arange(shape.length) - low[:, None]) % shape.length
+        outside = state["priorities"].reshape(shape.stripes, -1)[steps >= high[:, None]]
+        require_state(not outside.any(), "a step that cannot be sampled has a priority")
+        require_state(float(state["newest"][0]) > 0, "the priority of new steps is 0")

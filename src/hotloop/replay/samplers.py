@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -52,8 +52,8 @@ class Sampler(Protocol):
         """Return what it knows beside the ring."""
         ...
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up a state."""
+    def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
+        """Take up a state, for a ring whose lanes will have these heads, int64 [stripes]."""
         ...
 
 
@@ -122,5 +122,5 @@ class UniformSampler:
         """Return nothing: the ring says it all."""
         return {}
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
+    def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
         """Do nothing."""

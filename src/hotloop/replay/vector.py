@@ -7,6 +7,7 @@ made when sampled, so that an episode's end, a truncation and the ring's head ne
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -177,9 +178,17 @@ class VectorReplay:
         """Return everything it holds, to be given to `restore`. Without copy the arrays change with the next add."""
         return take_state(self._ring, self._writer.lanes, self._sampler, copy)
 
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Take up a state that a replay of the same shape had: what follows is as if it had never stopped."""
-        restore_state(self._ring, self._writer.lanes, self._sampler, state)
+    def restore(self, state: Mapping[str, np.ndarray], actions: int | None = None) -> None:
+        """Take up a state that a replay of the same shape had: what follows is as if it had never stopped.
+
+        Args:
+            state: What `state` returned.
+            actions: How many discrete actions there are; those in the state are checked to be below it.
+
+        Raises:
+            HotloopError: The state is of another shape, or cannot be. The replay is unchanged then.
+        """
+        restore_state(self._ring, self._writer.lanes, self._sampler, state, actions)
 
     def close(self) -> None:
         """Give back shared memory. It is also given back when the replay is dropped, or at exit."""

@@ -8,16 +8,19 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from hotloop.counters import COUNTERS
 from hotloop.report import words
 from hotloop.report.palette import colour
+from hotloop.report.printable import printable_report
 from hotloop.report.view import Report
 from hotloop.trace.model import Trace
-from hotloop.trace.summary import COUNTERS, SpanRow, rate_over_time
+from hotloop.trace.summary import SpanRow, rate_over_time
 
 BARS = 12
 NAME_LENGTH = 32
@@ -29,6 +32,12 @@ PNG_DPI = 110
 
 def write(report: Report, trace: Trace, path: Path) -> None:
     """Draw the six charts into a PNG file."""
+    # A name may hold dollars and backslashes: it is no mathematics, whatever the user's own matplotlibrc says.
+    with rc_context({"text.parse_math": False, "text.usetex": False}):
+        _write(printable_report(report), trace, path)
+
+
+def _write(report: Report, trace: Trace, path: Path) -> None:
     figure = Figure(figsize=(17, 9.5), layout="constrained", facecolor="white")
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3)
@@ -44,16 +53,11 @@ def write(report: Report, trace: Trace, path: Path) -> None:
 
 
 def _title(report: Report) -> str:
-    parts = [f"{_plain(report.name)}: {words.seconds(report.wall_s)} of training"]
+    parts = [f"{report.name}: {words.seconds(report.wall_s)} of training"]
     rate = report.rates["env_steps_per_s"].mean
     if rate:
         parts.append(f"{words.rate(rate)} env steps/s")
     return ", ".join(parts)
-
-
-def _plain(name: str) -> str:
-    """Keep matplotlib from reading a user's name as mathematics."""
-    return name.replace("$", r"\$")
 
 
 def _dress(axes: Axes, title: str, along: str) -> None:
@@ -73,7 +77,7 @@ def _nothing(axes: Axes, reason: str) -> None:
 
 def _name_bars(axes: Axes, names: list[str], notes: list[str], values: list[float]) -> None:
     """Put names left of the bars and notes right of them, first on top."""
-    axes.set_yticks(range(len(names)), [_plain(name) for name in names])
+    axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     for i, (note, value) in enumerate(zip(notes, values, strict=True)):
         axes.annotate(note, (value, i), (4, 0), textcoords="offset points", va="center", fontsize=8, color=INK)
@@ -114,7 +118,7 @@ def _per_call(axes: Axes, report: Report) -> None:
     for i, row in enumerate(rows):
         _whisker(axes, i, row)
     axes.set_xscale("log")
-    axes.set_yticks(range(len(rows)), [_plain(_short(row.name)) for row in rows])
+    axes.set_yticks(range(len(rows)), [_short(row.name) for row in rows])
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: words.seconds(value)))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda _value, _: ""))

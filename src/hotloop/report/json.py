@@ -5,11 +5,12 @@ Keys and units are documented in docs/; a change that breaks a reader raises SCH
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from hotloop.escaping import json_text
+from hotloop.files import write_whole
 from hotloop.report import drift, traced
 from hotloop.report.view import ProcessTable, Report, tree_rows
 from hotloop.trace.model import Frame, Thread, Trace
@@ -26,10 +27,12 @@ def as_dict(report: Report) -> dict[str, Any]:
         "run": report.path,
         "state": report.state,
         "exit_code": report.exit_code,
+        "complete": not report.missing,
         "wall_s": report.wall_s,
         "attributed_share": report.attributed_share,
         "overhead_share": report.overhead.share,
         "counts": asdict(report.counts),
+        "counts_total": asdict(report.counts_total),
         "rates": _rates(report),
         "phases": [asdict(row) for row in report.phases],
         "spans": [asdict(row) for row in report.spans],
@@ -61,13 +64,13 @@ def detailed(report: Report, trace: Trace) -> dict[str, Any]:
 
 
 def dumps(content: dict[str, Any]) -> str:
-    """Return JSON text that any parser accepts (no NaN), readable by people."""
-    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False, default=_plain)
+    """Return JSON text that any parser accepts, readable by people."""
+    return json_text(content, default=_plain)
 
 
 def write(content: dict[str, Any], path: Path) -> None:
     """Write JSON to a file."""
-    path.write_text(dumps(content) + "\n", encoding="utf-8")
+    write_whole(path, f"{dumps(content)}\n".encode())
 
 
 def hottest_lines(thread: Thread) -> list[dict[str, Any]]:

@@ -7,9 +7,9 @@ are the page's own, so that it can be read on dark ground, too. Every name that 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import TYPE_CHECKING
 
+from hotloop.escaping import markup
 from hotloop.explain import explain
 from hotloop.report import view, words
 from hotloop.report.palette import colour
@@ -40,8 +40,8 @@ def render(report: Report) -> str:
 def _parts(report: Report) -> Iterator[str]:
     yield '<div style="font-family:system-ui,sans-serif;font-size:13px;line-height:1.5;max-width:60em">'
     state = words.ending(report.state, report.exit_code)
-    yield f'<div style="font-size:15px"><b>{escape(report.name)}</b> <span style="{FAINT}">{state}</span></div>'
-    yield f'<div style="{FAINT}">{escape(_facts(report))}</div>'
+    yield f'<div style="font-size:15px"><b>{markup(report.name)}</b> <span style="{FAINT}">{state}</span></div>'
+    yield f'<div style="{FAINT}">{markup(_facts(report))}</div>'
     yield _heading("Where the time goes")
     yield from _phases(report.phases)
     yield from _spans(report)
@@ -51,7 +51,7 @@ def _parts(report: Report) -> Iterator[str]:
     for i, finding in enumerate(report.findings, 1):
         yield from _finding(i, finding)
     for warning in report.warnings:
-        yield f'<div style="{FAINT}">⚠ {escape(warning)}</div>'
+        yield f'<div style="{FAINT}">⚠ {markup(warning)}</div>'
     yield "</div>"
 
 
@@ -75,7 +75,7 @@ def _phases(rows: tuple[PhaseRow, ...]) -> Iterator[str]:
         if row.share >= LEAST_SHARE:
             bar = f"height:11px;border-radius:2px;width:{row.share * 100:.2f}%;background:{colour(row.phase)}"
             yield (
-                f'<tr style="background:none"><td style="{CELL};width:8em">{escape(row.phase)}</td>'
+                f'<tr style="background:none"><td style="{CELL};width:8em">{markup(row.phase)}</td>'
                 f'<td style="{NUMBER};width:5em">{words.percent(row.share)}</td>'
                 f'<td style="{NUMBER};width:6em">{words.seconds(row.self_s)}</td>'
                 f'<td style="{CELL}"><div style="{bar}"></div></td></tr>'
@@ -88,8 +88,8 @@ def _spans(report: Report) -> Iterator[str]:
     yield '<table style="border-collapse:collapse;margin:2px 0">'
     for row in report.spans[:SPANS_SHOWN]:
         yield (
-            f'<tr style="background:none"><td style="{CELL}">{escape(row.name)}</td>'
-            f'<td style="{CELL};{FAINT}">{escape(row.phase)}</td>'
+            f'<tr style="background:none"><td style="{CELL}">{markup(row.name)}</td>'
+            f'<td style="{CELL};{FAINT}">{markup(row.phase)}</td>'
             f'<td style="{NUMBER}">{words.seconds(row.self_s)}</td>'
             f'<td style="{NUMBER}">{words.count(row.calls)} calls</td>'
             f'<td style="{NUMBER}">{words.seconds(row.mean_s)} a call</td></tr>'
@@ -100,9 +100,10 @@ def _spans(report: Report) -> Iterator[str]:
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     place = f"{finding.file}:{finding.line}" if finding.file else finding.span
     gain = f"expect {finding.gain:.2f}× ({finding.gain_low:.2f} to {finding.gain_high:.2f})"
-    yield f'<div style="margin-top:6px"><b>{number}. {escape(finding.title)}</b>'
+    yield f'<div style="margin-top:6px"><b>{number}. {markup(finding.title)}</b>'
     if finding.gain > 1:
         yield f" <span>{gain}</span>"
-    yield f'<div style="{FAINT}"><code>{escape(place)}</code> {escape("; ".join(finding.evidence))}</div>'
+    yield f'<div style="{FAINT}"><code>{markup(place)}</code> {markup("; ".join(finding.evidence))}</div>'
     yield f'<details><summary style="{FAINT}">what to do</summary>'
-    yield f'<div style="white-space:pre-wrap;margin-left:1em">{escape(finding.advice)}</div></details></div>'
+    advice = "\n".join(map(markup, finding.advice.split("\n")))
+    yield f'<div style="white-space:pre-wrap;margin-left:1em">{advice}</div></details></div>'

@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
+from hotloop.escaping import printable
 from hotloop.report import words
 from hotloop.trace import summary
 from hotloop.trace.model import Trace
 
-PHASES_SHOWN = 6
+PHASES_SHOWN = 5
 BAR_WIDTH = 24
 
 
-def periodic(trace: Trace) -> str:
-    """Return five to eight lines: rates now, phases, memory."""
+def periodic(trace: Trace, prefix: str = "hotloop") -> str:
+    """Return five to eight lines: rates of the loop so far, phases, memory.
+
+    Args:
+        trace: The run.
+        prefix: Whose line it is, among others of the training's output.
+    """
     rates = summary.rates(trace)
-    counts = summary.counts(trace)
+    counts, total = summary.counts(trace), summary.counts_total(trace)
     memory = trace.main.memory
-    lines = [f"hotloop: {trace.name}, {words.seconds(trace.wall_s)} of the loop recorded"]
-    doing = [
-        f"{words.rate(rates[f'{name}_per_s'].last)} {label}/s ({words.count(getattr(counts, name))})"
-        for name, label in (("env_steps", "env steps"), ("updates", "updates"), ("episodes", "episodes"))
-        if getattr(counts, name)
-    ]
+    lines = [f"{prefix}: profile of {printable(trace.name)}, {words.seconds(trace.wall_s)} of the loop recorded"]
+    doing = []
+    for name, label in (("env_steps", "env steps"), ("updates", "updates"), ("episodes", "episodes")):
+        here, in_all = getattr(counts, name), getattr(total, name)
+        if here:
+            doing.append(f"{words.rate(rates[f'{name}_per_s'].mean)} {label}/s ({words.in_all(here, in_all)})")
     lines.append("  " + (", ".join(doing) or "no environment step or update counted yet"))
     rows = summary.phases(trace)
-    for row in rows[: PHASES_SHOWN - 1]:
-        if row.share >= 0.005:
+    for row, percent in list(zip(rows, words.percents([row.share for row in rows]), strict=True))[:PHASES_SHOWN]:
+        if percent:
             bar = "█" * max(1, round(row.share * BAR_WIDTH))
-            lines.append(f"  {row.phase:<13}{words.percent(row.share):>7}  {bar}")
+            lines.append(f"  {row.phase:<13}{percent:>3} %  {bar}")
     if len(memory.rss_bytes):
         grown = int(memory.rss_bytes[-1] - memory.rss_bytes[0])
         lines.append(f"  memory {words.size(int(memory.rss_bytes[-1]))} ({_signed(grown)} since the start)")

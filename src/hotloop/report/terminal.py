@@ -1,7 +1,7 @@
 """The report for people: phases, call tree and findings, laid out with rich.
 
-The findings come last, so that they stand next to the prompt. Names from the user's program are put in as
-`Text`, never as markup.
+The findings come last, so that they stand next to the prompt. Names from the user's program are escaped first, and
+put in as `Text`, never as markup.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from rich.text import Text
 
 from hotloop.report import drift, traced, words
 from hotloop.report.palette import GROUP_ORDER, colour
+from hotloop.report.printable import printable_report
 from hotloop.report.view import Report, TreeRow
 from hotloop.trace.summary import PhaseRow
 
@@ -29,10 +30,11 @@ if TYPE_CHECKING:
 MAX_WIDTH = 118
 BAR_WIDTH = 40
 TREE_ROWS = 40
+REASONS_SHOWN = 3
 LEAST_GAIN = 1.005
 STATE_STYLES = {
     "running": "bold cyan", "finished": "bold green", "failed": "bold red", "interrupted": "bold yellow",
-    "killed": "bold red",
+    "killed": "bold red", "ended": "bold yellow", "unknown": "bold yellow",
 }  # fmt: skip
 EIGHTHS = " ▏▎▍▌▋▊▉"
 RATE_LABELS = {
@@ -52,6 +54,8 @@ def show(report: Report, console: Console) -> None:
 
 def render(report: Report) -> Iterator[RenderableType]:
     """Yield the parts of the report from top to bottom."""
+    report = printable_report(report)
+    yield from _incomplete(report)
     yield _header(report)
     yield Text()
     if not report.wall_s:
@@ -76,6 +80,14 @@ def render(report: Report) -> Iterator[RenderableType]:
     for i, finding in enumerate(report.findings, 1):
         yield _finding(i, finding)
     yield from _notes(report)
+
+
+def _incomplete(report: Report) -> Iterator[RenderableType]:
+    """Say what is missing before any number is shown."""
+    for reason in report.missing[:REASONS_SHOWN]:
+        yield Text(f"Incomplete recording: {reason}.", "bold yellow")
+    if len(report.missing) > REASONS_SHOWN:
+        yield Text(f"{len(report.missing) - REASONS_SHOWN} more reasons are among the warnings.", "bold yellow")
 
 
 def _all_well(report: Report) -> Text:
@@ -113,7 +125,7 @@ def _header(report: Report) -> RenderableType:
         total = getattr(counts, name.removesuffix("_per_s"))
         same = name == "frames_per_s" and total == counts.env_steps
         if total and not same:
-            grid.add_row(label, _rate_text(report, name, total))
+            grid.add_row(label, _rate_text(report, name))
     return Group(title, Padding(grid, (0, 0, 0, 2)))
 
 
@@ -139,11 +151,12 @@ def _loop_text(report: Report) -> Text:
     )
 
 
-def _rate_text(report: Report, name: str, total: int) -> Text:
+def _rate_text(report: Report, name: str) -> Text:
     rate = report.rates[name]
     text = Text(words.rate(rate.mean), "bold")
     text.append(f"  (windows {words.rate(rate.low)} to {words.rate(rate.high)}, last {words.rate(rate.last)})", "dim")
-    text.append(f"  {words.count(total)} in all", "dim")
+    counter = name.removesuffix("_per_s")
+    text.append(f"  {words.in_all(getattr(report.counts, counter), getattr(report.counts_total, counter))}", "dim")
     steps = report.counts.steps_per_episode
     if name == "episodes_per_s" and steps:
         text.append(f", {words.digits(steps)} env steps each", "dim")
@@ -311,9 +324,5 @@ def _notes(report: Report) -> Iterator[RenderableType]:
         f"beside them.{_unrecorded(report)} {words.percent(report.attributed_share)} of the time has a phase.",
         "dim",
     )
-    if report.state == "running":
-        yield Text("The run is still going: this is what it has written so far.", "cyan")
-    if report.state == "killed":
-        yield Text("The run was killed: this is what it had written by then.", "yellow")
-    for warning in report.warnings:
+    for warning in (each for each in report.warnings if each not in report.missing[:REASONS_SHOWN]):
         yield Text.assemble(("warning: ", "bold yellow"), warning)

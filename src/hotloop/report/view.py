@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from hotloop.trace import summary
 from hotloop.trace.drift import Drift, drift
 from hotloop.trace.model import Node, Overhead, Process, State, Thread, Trace
-from hotloop.trace.runs import exit_code_of
 from hotloop.trace.summary import Counts, PhaseRow, Rate, SpanRow
 from hotloop.trace.traced import NOTHING, Traced
 
@@ -92,6 +91,8 @@ class Report:
     exit_code: int | None
     """Of the script, if it is known."""
     command: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Why the recording is incomplete; empty if it is complete."""
     machine: Machine
     wall_s: float
     startup_s: float
@@ -100,6 +101,9 @@ class Report:
     attributed_share: float
     overhead: Overhead
     counts: Counts
+    """Of this run."""
+    counts_total: Counts
+    """With those of the training that it resumes; equal to `counts` if it resumes none."""
     rates: Mapping[str, Rate]
     phases: tuple[PhaseRow, ...]
     spans: tuple[SpanRow, ...]
@@ -124,8 +128,9 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         name=trace.name,
         path=trace.path,
         state=trace.state,
-        exit_code=exit_code_of(trace.manifest),
-        command=tuple(str(word) for word in trace.manifest.get("command", ())),
+        exit_code=trace.manifest.get("exit_code"),
+        command=tuple(trace.manifest.get("command", ())),
+        missing=trace.why_incomplete,
         machine=_machine(trace.manifest),
         wall_s=trace.wall_s,
         startup_s=trace.startup_ns / 1e9,
@@ -133,6 +138,7 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         attributed_share=summary.attributed_share(trace),
         overhead=trace.main.overhead,
         counts=summary.counts(trace),
+        counts_total=summary.counts_total(trace),
         rates=summary.rates(trace),
         phases=tuple(summary.phases(trace)),
         spans=tuple(summary.spans(trace)),
@@ -152,24 +158,31 @@ def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
     """Return the call tree as indented rows, largest branch first, without those below `least_share`."""
     rows: list[TreeRow] = []
     root = thread.nodes[0]
-    _add_children(rows, thread, root, least_share, 0)
+    # Not by recursion: a tree may be deeper than Python's stack.
+    waiting = _children(thread, root, least_share, 0)
+    while waiting:
+        row, node = waiting.pop()
+        rows.append(row)
+        if node is not None:
+            waiting += _children(thread, node, least_share, row.depth + 1)
     if root.self_ns >= max(least_share * thread.wall_ns, 1):
         alone = replace(root, name=summary.UNATTRIBUTED, calls=0, total_ns=root.self_ns)
         rows.append(replace(_tree_row(alone, thread, 0, last=True), phase=summary.UNATTRIBUTED))
     return rows
 
 
-def _add_children(rows: list[TreeRow], thread: Thread, parent: Node, least_share: float, depth: int) -> None:
+def _children(thread: Thread, parent: Node, least_share: float, depth: int) -> list[tuple[TreeRow, Node | None]]:
+    """Return the rows of a node's children, the largest last, each with its node; one row for all small ones."""
     children = sorted(thread.children.get(parent.id, ()), key=lambda node: -node.total_ns)
     least_ns = least_share * thread.wall_ns
     shown = [node for node in children if node.total_ns >= least_ns]
     small = children[len(shown) :]
-    rest_shown = sum(node.total_ns for node in small) >= max(least_ns, 1)
-    for i, node in enumerate(shown):
-        rows.append(_tree_row(node, thread, depth, last=i == len(shown) - 1 and not rest_shown))
-        _add_children(rows, thread, node, least_share, depth + 1)
-    if rest_shown:
-        rows.append(_rest_row(small, thread, depth))
+    found: list[tuple[TreeRow, Node | None]] = []
+    if sum(node.total_ns for node in small) >= max(least_ns, 1):
+        found.append((_rest_row(small, thread, depth), None))
+    for node in reversed(shown):
+        found.append((_tree_row(node, thread, depth, last=not found), node))
+    return found
 
 
 def _tree_row(node: Node, thread: Thread, depth: int, last: bool) -> TreeRow:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 
 def ending(state: str, exit_code: int | None) -> str:
     """Return how a run ended: `finished`, `failed (exit 1)`."""
+    if state == "unknown":
+        return "running elsewhere?"
     return f"{state} (exit {exit_code})" if state == "failed" and exit_code is not None else state
 
 
@@ -47,6 +52,24 @@ def rate(value: float) -> str:
 def percent(share: float) -> str:
     """Return a share as `12.3 %`."""
     return f"{share * 100:.1f} %"
+
+
+def percents(shares: Sequence[float]) -> list[int]:
+    """Return shares of one whole in whole per cent that sum to what the shares sum to, never to 101.
+
+    Each is rounded down, then those that lost most are rounded up until the sum is right.
+    """
+    exact = [100 * share for share in shares]
+    found = [math.floor(each) for each in exact]
+    lost_most = sorted(range(len(exact)), key=lambda i: found[i] - exact[i])
+    for i in lost_most[: round(sum(exact)) - sum(found)]:
+        found[i] += 1
+    return found
+
+
+def in_all(here: int, total: int) -> str:
+    """Return a count of this run and, where it resumes another, what there is with that one's."""
+    return f"{total:,} in all" if here == total else f"{here:,} in this run, {total:,} in all"
 
 
 def digits(value: float) -> str:

@@ -5,32 +5,32 @@ Nothing of this is measured by the recorder: the rules hold it against what is.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Annotated
+
+from hotloop.trace.decode import Amount, Between, Count, Index
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
     """A timing that the script printed, as often as it did."""
 
-    path: tuple[str, ...]
+    path: Annotated[tuple[str, ...], Between(1, 16)]
     """Its name, after the names of the lines that it was printed under."""
     unit: str
-    count: int
-    last_ns: float
-    mean_ns: float
-    median_ns: float
+    count: Count
+    last_ns: Amount
+    mean_ns: Amount
+    median_ns: Amount
     """Of the last values. Only means can be summed."""
-    rounding_ns: float
+    rounding_ns: Amount
     """By how much they may be more: they were printed with so many digits."""
     rising: bool
     """Whether each of them was larger than the one before: then it is time since the start."""
     beside: tuple[tuple[str, ...], ...]
     """Of a total: the paths of what was printed with it."""
     file: str
-    line: int
+    line: Index
     function: str
     """Where it was first printed."""
 
@@ -55,7 +55,7 @@ class LayerWork:
     """Class of the module it belongs to."""
     name: str
     convolution: bool
-    flops: int
+    flops: Count
     """Of its smallest call."""
 
 
@@ -70,27 +70,3 @@ class Claims:
 
 
 NOTHING = Claims()
-
-
-def read_claims(folder: Path) -> Claims:
-    """Read what all processes of a run printed; a run of an earlier version has nothing.
-
-    Args:
-        folder: The run directory.
-    """
-    claims: list[Claim] = []
-    layers: list[LayerWork] = []
-    failed = ""
-    for path in sorted(folder.glob("*/claims.json")):
-        try:
-            content = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            continue
-        claims += map(_claim, content["claims"])
-        layers += [LayerWork(**row) for row in content["layers"]]
-        failed = failed or content["failed"]
-    return Claims(tuple(claims), tuple(layers), failed)
-
-
-def _claim(row: dict[str, Any]) -> Claim:
-    return Claim(**row | {"path": tuple(row["path"]), "beside": tuple(map(tuple, row["beside"]))})

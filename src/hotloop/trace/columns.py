@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import pairwise
 
 import numpy as np
@@ -12,7 +12,7 @@ Ints = NDArray[np.int64]
 Table = Mapping[str, Ints]
 
 
-def of_windows(table: Table, windows: set[int]) -> Table:
+def of_windows(table: Table, windows: Set[int]) -> Table:
     """Return the rows of some windows."""
     chosen = np.isin(table["window"], list(windows))
     return {name: column[chosen] for name, column in table.items()}
@@ -24,13 +24,18 @@ def of_thread(table: Table, index: int) -> Table:
     return {name: column[chosen] for name, column in table.items()}
 
 
-def by_window(table: Table) -> dict[int, Table]:
-    """Return the rows of each window."""
-    order = np.argsort(table["window"], kind="stable")
-    windows, first = np.unique(table["window"][order], return_index=True)
+def grouped(table: Table, key: str) -> dict[int, Table]:
+    """Return the rows of each value of a column: of each window, or of each thread."""
+    order = np.argsort(table[key], kind="stable")
+    values, first = np.unique(table[key][order], return_index=True)
     cuts = [*first.tolist(), len(order)]
     rows = (order[begin:end] for begin, end in pairwise(cuts))
-    return {w: {name: c[r] for name, c in table.items()} for w, r in zip(windows.tolist(), rows, strict=True)}
+    return {v: {name: c[r] for name, c in table.items()} for v, r in zip(values.tolist(), rows, strict=True)}
+
+
+def none_of(table: Table) -> Table:
+    """Return no row of a table."""
+    return {name: column[:0] for name, column in table.items()}
 
 
 def sum_by(keys: Ints, values: Ints) -> dict[int, int]:

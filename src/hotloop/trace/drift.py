@@ -126,7 +126,7 @@ def cut(trace: Trace) -> Blocks | None:
     if not len(starts) or not steps.any():
         return None
     seconds = (ends - starts) / 1e9
-    whole = seconds >= SHORT_WINDOW * np.median(seconds)
+    whole = (seconds > 0) & (seconds >= SHORT_WINDOW * np.median(seconds))
     began = int(np.flatnonzero(counts["updates"])[0]) if counts["updates"].any() else 0
     chosen = np.flatnonzero(whole & (np.arange(len(starts)) > began))
     if len(chosen) < LEAST_WINDOWS:
@@ -137,7 +137,7 @@ def cut(trace: Trace) -> Blocks | None:
     first = np.searchsorted(block, np.arange(BLOCKS), "left")
     last = np.searchsorted(block, np.arange(BLOCKS), "right") - 1
     per_block = {name: _by_block(block, each[chosen]) for name, each in counts.items()}
-    if not per_block["env_steps"].all():
+    if not (per_block["env_steps"] > 0).all():
         return None
     place = np.full(len(trace.main.windows.start_ns), -1, np.int64)
     place[np.flatnonzero(trace.main.windows.in_loop)[chosen]] = block
@@ -181,7 +181,7 @@ def drift(trace: Trace) -> Drift | None:
 
 def compare(early: Part, late: Part) -> Factors:
     """Return the ratios of two parts. They multiply to the ratio of their times."""
-    episodes = late.episodes / early.episodes if early.episodes and late.episodes else None
+    episodes = late.episodes / early.episodes if early.episodes > 0 and late.episodes > 0 else None
     steps = late.env_steps / early.env_steps
     return Factors(
         seconds=late.seconds / early.seconds,
@@ -293,5 +293,6 @@ def _alike(phases: tuple[PhaseCost, ...], whole: float) -> bool:
     step = sum(row.early_s for row in phases)
     large = [row for row in phases if row.early_s >= LARGE_PHASE * step]
     return len(large) > 1 and all(
-        row.late_s > 0 and math.log(row.late_s / row.early_s) / math.log(whole) >= ALIKE for row in large
+        row.late_s > 0 and row.early_s > 0 and math.log(row.late_s / row.early_s) / math.log(whole) >= ALIKE
+        for row in large
     )

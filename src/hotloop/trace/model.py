@@ -2,7 +2,7 @@
 
 Times are nanoseconds of the shared monotonic clock. Everything here is already corrected: for what the spans
 themselves cost, and for calls that were counted but not timed. The tables cover the *loop*: the time from the
-first environment step to the last window that has one, or the whole run where none was counted.
+first environment step to the last window with a step or an update, or the whole run where no step was counted.
 """
 
 from __future__ import annotations
@@ -23,8 +23,17 @@ from hotloop.trace.traced import NOTHING as NOTHING_TRACED
 from hotloop.trace.traced import Traced
 
 FORMAT_VERSION = 1
-State = Literal["running", "finished", "failed", "interrupted", "killed"]
-"""Failed: ended by an error or with an exit code above 0. Interrupted: by Ctrl-C. Killed: without writing its end."""
+State = Literal["running", "finished", "failed", "interrupted", "killed", "ended", "unknown"]
+"""Failed: by an error or with an exit code above 0. Interrupted: by Ctrl-C. Killed: without writing its end. Ended: it
+tried to write its end and could not, as on a full disk. Unknown: recorded on another machine or in another container,
+where it may still be running."""
+UNENDED: dict[State, str] = {
+    "running": "the run is still going: this is what it has written so far",
+    "killed": "the run was killed: what it did in its last second is missing",
+    "ended": "the run could not write its end, as on a full disk: what came last is missing",
+    "unknown": "the run has not written its end: it is running on another machine or container, or was killed",
+}
+"""Why a run in this state is incomplete."""
 Kind = Literal["root", "span", "gap"]
 PART = 1 << 32
 """More than any id that is recorded."""
@@ -230,6 +239,10 @@ class Process:
     `cpu_ns`, and `starved_ns`: how long the main thread was ready to run and had no core."""
     state: State
     warnings: tuple[str, ...]
+    folder: str = ""
+    """Name of its folder in the run directory."""
+    shift_ns: int = 0
+    """What was added to its clock to get that of the main process."""
 
     @cached_property
     def main_thread(self) -> Thread:
@@ -244,7 +257,7 @@ class Trace:
     path: str
     name: str
     manifest: Mapping[str, Any]
-    """run.json as written: format, command, machine, versions, configuration, started."""
+    """run.json: format, command, machine, versions, configuration, started. What `records.Manifest` has is checked."""
     processes: tuple[Process, ...]
     """The main process is first."""
     state: State
@@ -259,11 +272,22 @@ class Trace:
     """What these looks saw."""
     claimed: Claims = NOTHING_CLAIMED
     """What the script printed of its own speed."""
+    counts_before: Mapping[str, int] = field(default_factory=dict)
+    """Counts of the training that this run resumes, by counter; empty if it resumes none."""
+    missing: tuple[str, ...] = ()
+    """What could not be recorded or read, one reason each."""
+    unix_offset_ns: int | None = None
+    """What to add to the run's clock to get Unix time, if it is known."""
 
     @property
     def main(self) -> Process:
         """The process that was started by the user."""
         return self.processes[0]
+
+    @property
+    def why_incomplete(self) -> tuple[str, ...]:
+        """Why these are not the numbers of a whole run; empty if they are."""
+        return (*((UNENDED[self.state],) if self.state in UNENDED else ()), *self.missing)
 
     @property
     def thread(self) -> Thread:

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
 from hotloop.phases import Phase
-from hotloop.trace.columns import Ints, Table, by_window, sum_by
+from hotloop.trace.columns import Ints, Table, grouped, sum_by
 from hotloop.trace.correct import Costs, Entry, corrected
 from hotloop.trace.model import Thread
+from hotloop.trace.names import NodeName, code_of
 from hotloop.trace.thinning import LEAST_TIMED
 
-Known = Mapping[int, dict[str, Any]]
+Known = Mapping[int, NodeName]
 Sums = dict[int, tuple[int, int, int]]
 """Calls, total and self time by node."""
 SUMS = ("calls", "total_ns", "self_ns")
@@ -39,9 +39,9 @@ def phases_by_window(
     """
     whole = _sums(rows)
     kept = _calls(whole, known)
-    counted = {window: sum_by(table["code"], table["counted"]) for window, table in by_window(spans).items()}
+    counted = {window: sum_by(table["code"], table["counted"]) for window, table in grouped(spans, "window").items()}
     found: dict[Phase, Ints] = {}
-    for window, table in by_window(rows).items():
+    for window, table in grouped(rows, "window").items():
         if window not in place:
             continue
         seen = _sums(table)
@@ -66,7 +66,7 @@ def _calls(sums: Sums, known: Known) -> Counter[int]:
     """Calls whose time is in the sums, by code."""
     found: Counter[int] = Counter()
     for node, (calls, _, _) in sums.items():
-        found[known.get(node, {}).get("code", 0)] += calls
+        found[code_of(known, node)] += calls
     return found
 
 
@@ -90,23 +90,19 @@ def _entries(seen: Sums, whole: Sums, known: Known, unseen: frozenset[int]) -> l
         known: The nodes.
         unseen: Codes of these spans.
     """
-    gapped = {known[node]["parent"] for node in seen if node in known and _is_lit_gap(known[node])}
+    gapped = {known[node].parent for node in seen if node in known and known[node].lit_gap}
     chosen: dict[int, tuple[int, int, int]] = {}
     for number, node in known.items():
-        borrowed = node.get("code", 0) in unseen if node["kind"] == "span" else False
-        borrowed |= _is_lit_gap(node) and node["parent"] not in gapped
+        borrowed = node.kind == "span" and node.code in unseen
+        borrowed |= node.lit_gap and node.parent not in gapped
         sums = (whole if borrowed else seen).get(number)
         if sums is not None:
             chosen[number] = sums
     for number in list(chosen):
-        while (number := known[number]["parent"]) >= 0 and number not in chosen:
+        while (number := known[number].parent) >= 0 and number not in chosen:
             chosen[number] = (0, 0, 0)
     return [
-        Entry(number, node["parent"], node["kind"], node.get("code", 0), *chosen[number], bool(node.get("dark")))
+        Entry(number, node.parent, node.kind, node.code, *chosen[number], node.dark)
         for number, node in sorted(known.items())
         if number in chosen
     ]
-
-
-def _is_lit_gap(node: Mapping[str, Any]) -> bool:
-    return node["kind"] == "gap" and not node.get("dark")

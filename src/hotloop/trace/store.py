@@ -10,18 +10,29 @@
 
 A stream that ends in the middle of a batch is read up to the batch before. Replaced files are renamed into
 place, so that a reader never sees half of one. Long runs stay small: windows grow longer as a run goes on.
+
+Folders and files are made for their owner only: a run knows the command, the paths and lines of the code.
 """
 
 from __future__ import annotations
 
+import errno
 import json
+import operator
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
+
+from hotloop.files import make_private, open_private
+from hotloop.trace import limits
+from hotloop.trace.arrow import Stream, column_numbers, read_stream
+from hotloop.trace.files import Budget, Malformed, read_bytes
+from hotloop.trace.plain_json import parse_object
 
 SCHEMAS: dict[str, pa.Schema] = {
     "windows": pa.schema(
@@ -55,22 +66,41 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
 }  # fmt: skip
 STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
+LATER_COLUMNS = {"memory": frozenset({"reserved_bytes", "starved_ns"})}
+"""Columns that recordings of an earlier version do not have: they count as zero."""
 Columns = dict[str, Any]
-BUFFER = 1 << 16
 
 
 class ProcessFiles:
-    """The files of one process, open for appending."""
+    """The files of one process, for appending.
 
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+    No file stays open: a script may close descriptors that it does not know, and get their numbers for files of its
+    own.
+
+    Args:
+        folder: Where they are.
+        process: What `process.json` is to say. With it, nothing is created before `create` is called.
+    """
+
+    def __init__(self, folder: Path, process: dict[str, Any] | None = None) -> None:
         self.folder = folder
-        self._names = open(folder / "names.jsonl", "a", encoding="utf-8", buffering=1)  # noqa: SIM115
-        self._streams: dict[str, pa.ipc.RecordBatchStreamWriter] = {}
-        self._files: dict[str, Any] = {}
+        self.created = False
+        """Whether there is anything on disk."""
+        self._process = process
+        self._streams: dict[str, tuple[_Appender, pa.ipc.RecordBatchStreamWriter]] = {}
         # Small tables are written every second: for them a quick compression matters more than a good one.
         self._quick = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._small = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+        if process is None:
+            self.create()
+
+    def create(self) -> None:
+        """Create the folder, with `process.json`, if that was not done before."""
+        if not self.created:
+            make_private(self.folder)
+            if self._process is not None:
+                write_json(self.folder / "process.json", self._process)
+            self.created = True
 
     def append(self, table: str, columns: Columns) -> None:
         """Add rows to a stream. They are in the file when this returns."""
@@ -78,19 +108,18 @@ class ProcessFiles:
         if not batch.num_rows:
             return
         if table not in self._streams:
-            # Buffered: a batch is dozens of small writes otherwise.
-            file = pa.BufferedOutputStream(pa.OSFile(str(self.folder / f"{table}.arrows"), "ab"), BUFFER)
-            self._files[table] = file
+            file = _Appender(self.folder / f"{table}.arrows")
             options = self._small if table == "raw" else self._quick
-            self._streams[table] = pa.ipc.new_stream(file, SCHEMAS[table], options=options)
-        self._streams[table].write_batch(batch)
-        self._files[table].flush()
+            self._streams[table] = file, pa.ipc.new_stream(file, SCHEMAS[table], options=options)
+        file, stream = self._streams[table]
+        stream.write_batch(batch)
+        file.flush()
 
     def replace(self, name: str, table: str, columns: Columns) -> None:
         """Write a small table, in place of the one that was there."""
         temporary = self.folder / f"{name}.part"
         with (
-            open(temporary, "wb") as file,
+            open(temporary, "wb", opener=open_private) as file,
             pa.ipc.new_stream(file, SCHEMAS[table], options=self._quick) as writer,
         ):
             writer.write_batch(_batch(table, columns))
@@ -103,20 +132,48 @@ class ProcessFiles:
     def add_names(self, entries: list[dict[str, Any]]) -> None:
         """Append what numbers stand for. Written before the rows that use them."""
         if entries:
-            self._names.write("".join(json.dumps(entry) + "\n" for entry in entries))
+            file = _Appender(self.folder / "names.jsonl")
+            file.write("".join(to_json(entry) + "\n" for entry in entries).encode())
+            file.flush()
 
     def size_of(self, table: str) -> int:
         """Bytes in a stream so far."""
-        file = self._files.get(table)
-        return file.tell() if file else 0
+        return self._streams[table][0].size if table in self._streams else 0
 
     def close(self) -> None:
         """End all streams properly."""
-        for writer in self._streams.values():
-            writer.close()
-        for file in self._files.values():
-            file.close()
-        self._names.close()
+        for file, stream in self._streams.values():
+            stream.close()
+            file.flush()
+
+
+class _Appender:
+    """A file to append to, which is open only while `flush` writes what was collected."""
+
+    closed = False
+
+    def __init__(self, path: Path) -> None:
+        self.size = 0
+        self._path = path
+        self._waiting: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        """Collect bytes for the next flush."""
+        self._waiting.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Append what was collected."""
+        content = b"".join(self._waiting)
+        with open(self._path, "ab", buffering=0, opener=open_private) as file:
+            written = file.write(content)
+        if written != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        self.size += written
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Do nothing: the file is not open."""
 
 
 def _batch(table: str, columns: Columns) -> pa.RecordBatch:
@@ -140,67 +197,87 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
     """Write a JSON file whole or not at all. Without indent it is several times faster."""
     temporary = f"{path}.part"
-    with open(temporary, "wb", buffering=0) as file:
-        file.write(json.dumps(content, indent=indent).encode())
+    data = to_json(content, indent).encode()
+    with open(temporary, "wb", buffering=0, opener=open_private) as file:
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
     os.replace(temporary, path)
 
 
-def read_table(folder: Path, table: str) -> dict[str, NDArray[np.int64]]:
-    """Read a stream with its tail, up to the last whole batch. Missing files are empty tables."""
-    batches = _whole_batches(folder / f"{table}.arrows")
+def to_json(content: Any, indent: int | None = None) -> str:
+    """Return JSON of what was recorded. Numbers of other libraries that a script's objects hold become plain ones."""
+    return json.dumps(content, indent=indent, default=_plain)
+
+
+def _plain(value: object) -> int | float | str:
+    """Return a number for what is one (`np.int64`, `np.float32`, 0-d arrays), else only the name of its type."""
+    for convert in (operator.index, float):
+        try:
+            return convert(value)  # type: ignore[arg-type]
+        except Exception:  # Conversions of a script's own types may raise anything.
+            continue
+    return type(value).__name__
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table as it was read: whole columns, but nothing is known of their values yet."""
+
+    columns: dict[str, NDArray[Any]]
+    closed: bool
+    """Whether its writer ended it."""
+    damage: str = ""
+    """Why it is not read to its end."""
+
+
+def read_file(folder: Path, table: str, budget: Budget | None = None) -> TableFile:
+    """Read a stream with its tail, up to the last valid batch. Missing files are empty tables."""
+    optional = LATER_COLUMNS.get(table, frozenset())
+    stream = read_stream(folder / f"{table}.arrows", SCHEMAS[table], optional, budget)
+    tail = read_stream(folder / f"{table}.tail.arrow", SCHEMAS[table], optional, budget)
     # A process that is killed, or read, after a window is complete and before its tail is gone has both.
-    last = max(map(_last_window, batches), default=-1)
-    batches += [each for each in _whole_batches(folder / f"{table}.tail.arrow") if _last_window(each) > last]
-    columns: dict[str, NDArray[np.int64]] = {}
+    last = max(map(_last_window, stream.batches), default=-1)
+    batches = [*stream.batches, *(each for each in tail.batches if _last_window(each) > last)]
+    columns: dict[str, NDArray[Any]] = {}
     for each in SCHEMAS[table]:
-        # A column that an earlier version did not have yet counts as zero.
-        parts = [_numbers(batch.column(each.name)) for batch in batches if each.name in batch.schema.names]
-        rows = sum(batch.num_rows for batch in batches)
-        columns[each.name] = np.concatenate(parts) if parts else np.zeros(rows, np.int64)
-    return columns
+        parts = [_numbers_of(batch, each) for batch in batches]
+        columns[each.name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return TableFile(columns, stream.closed, stream.damage or tail.damage)
+
+
+def read_table(folder: Path, table: str) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table, up to the last valid batch. Missing files are empty tables."""
+    return read_file(folder, table).columns
 
 
 def _last_window(batch: pa.RecordBatch) -> int:
     rows = batch.num_rows if "window" in batch.schema.names else 0
-    return int(_numbers(batch.column("window"))[rows - 1]) if rows else -1
+    return int(column_numbers(batch.column("window"))[rows - 1]) if rows else -1
 
 
-def _numbers(column: pa.Array) -> NDArray[np.int64]:
-    """Return a column of integers; `to_numpy` would import pandas."""
-    data = column.buffers()[1]
-    if data is None or not pa.types.is_integer(column.type) or column.null_count:
-        return column.to_numpy(zero_copy_only=False)
-    every = np.frombuffer(data, np.dtype(f"i{column.type.bit_width // 8}"))
-    return every[column.offset : column.offset + len(column)]
+def _numbers_of(batch: pa.RecordBatch, field: pa.Field) -> NDArray[Any]:
+    if field.name not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64)
+    return column_numbers(batch.column(field.name))
 
 
-def read_totals(folder: Path) -> list[dict[str, Any]]:
-    """Read the totals table as rows."""
-    return [row for batch in _whole_batches(folder / "totals.arrow") for row in batch.to_pylist()]
+def read_totals(folder: Path, budget: Budget | None = None) -> Stream:
+    """Return the batches of the totals table."""
+    return read_stream(folder / "totals.arrow", SCHEMAS["totals"], budget=budget)
 
 
-def _whole_batches(path: Path) -> list[pa.RecordBatch]:
-    found: list[pa.RecordBatch] = []
+def read_names(folder: Path, budget: Budget | None = None) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines of the names, up to the last whole and valid one, and why there are not more."""
+    entries: list[dict[str, Any]] = []
     try:
-        if not path.stat().st_size:
-            return found
-        with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as reader:
-            while True:
-                found.append(reader.read_next_batch())
-    except (StopIteration, pa.ArrowInvalid, OSError):
-        pass
-    return found
-
-
-def read_names(folder: Path) -> list[dict[str, Any]]:
-    """Read the names, up to the last whole line."""
-    path = folder / "names.jsonl"
-    if not path.exists():
-        return []
-    entries = []
-    for line in path.read_text(encoding="utf-8", errors="replace").split("\n")[:-1]:
-        try:
-            entries.append(json.loads(line))
-        except json.JSONDecodeError:
-            break
-    return entries
+        data = read_bytes(folder / "names.jsonl", limits.NAMES_BYTES) or b""
+        if budget is not None:
+            budget.take(len(data))
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if len(line) > limits.LINE_BYTES:
+                raise Malformed(f"a line is longer than {limits.LINE_BYTES >> 20} MiB")
+            entries.append(parse_object(line))
+    except Malformed as error:
+        return entries, str(error)
+    return entries, "its last line is cut" if rest else ""

@@ -6,18 +6,20 @@ read from a run directory has none.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.spans import Phase
 from hotloop.trace import store
-from hotloop.trace.model import Trace
+from hotloop.trace.columns import grouped, none_of, of_windows
+from hotloop.trace.files import Budget
+from hotloop.trace.model import Process, Trace
+from hotloop.trace.names import NodeName, index_names
+from hotloop.trace.reading import read_table
 
 Ints = NDArray[np.int64]
 
@@ -67,78 +69,49 @@ class ThreadStream:
 
 def read_streams(trace: Trace) -> list[ThreadStream]:
     """Return the threads of a run with their single calls and windows, on the main process's clock."""
-    folders = [(path.parent, _read_json(path)) for path in sorted(Path(trace.path).glob("*/process.json"))]
-    main = next((each for _, each in folders if each.get("main")), None)
-    if main is None:
-        return []
-    known = {process.pid for process in trace.processes}
-    return [
-        stream
-        for folder, process in folders
-        if process.get("pid") in known
-        for stream in _read_process(folder, process["pid"], _shift_ns(main, process), trace)
-    ]
+    budget = Budget()
+    found: list[ThreadStream] = []
+    for process in trace.processes:
+        if process.folder:
+            found += _read_process(Path(trace.path) / process.folder, process, trace, budget)
+    return found
 
 
 def wall_clock_offset_ns(trace: Trace) -> int:
     """Return what to add to the run's clock to get Unix time."""
-    for path in sorted(Path(trace.path).glob("*/process.json")):
-        process = _read_json(path)
-        if process.get("main"):
-            return int(process["wall_ns"]) - int(process["clock_ns"])
+    if trace.unix_offset_ns is not None:
+        return trace.unix_offset_ns
     return int(trace.manifest.get("started_unix_ns", 0)) - (trace.loop_start_ns - trace.startup_ns)
 
 
-def _read_json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def _shift_ns(main: dict[str, Any], other: dict[str, Any]) -> int:
-    """As `load` has it: a later process whose clock shows less has a clock of its own."""
-    if other["clock_ns"] >= main["clock_ns"]:
-        return 0
-    return (other["wall_ns"] - other["clock_ns"]) - (main["wall_ns"] - main["clock_ns"])
-
-
-def _read_process(folder: Path, pid: int, shift_ns: int, trace: Trace) -> list[ThreadStream]:
-    names = store.read_names(folder)
-    raw, windows, memory = (store.read_table(folder, table) for table in ("raw", "windows", "memory"))
-    order = np.argsort(memory["window"], kind="stable")
-    numbers = memory["window"][order]
-    starts, ends = memory["start_ns"][order] + shift_ns, memory["end_ns"][order] + shift_ns
-    middles = (starts + ends) // 2
-    in_loop = (middles >= trace.loop_start_ns) & (middles < trace.loop_end_ns) & (ends > trace.loop_start_ns)
+def _read_process(folder: Path, process: Process, trace: Trace, budget: Budget) -> list[ThreadStream]:
+    names, _ = index_names(store.read_names(folder, budget)[0])
+    raw, windows, memory = (read_table(folder, name, False, budget)[0] for name in ("raw", "windows", "memory"))
+    shift_ns = process.shift_ns
+    numbers = memory["window"]
+    starts, ends = memory["start_ns"] + shift_ns, memory["end_ns"] + shift_ns
+    in_loop = np.isin(starts, process.windows.start_ns[process.windows.in_loop])
+    calls_of, rows_of = grouped(raw, "thread"), grouped(of_windows(windows, set(numbers.tolist())), "thread")
     found = []
-    for entry in (each for each in names if each["is"] == "thread"):
-        calls = raw["thread"] == entry["id"]
-        start, end = raw["start_ns"][calls] + shift_ns, raw["end_ns"][calls] + shift_ns
-        by_start = np.lexsort((-end, start))
-        rows = (windows["thread"] == entry["id"]) & np.isin(windows["window"], numbers)
-        if not calls.any() and not rows.any():
+    for entry in names.threads.values():
+        if entry.id not in calls_of and entry.id not in rows_of:
             continue
+        calls, rows = calls_of.get(entry.id, none_of(raw)), rows_of.get(entry.id, none_of(windows))
+        start, end = calls["start_ns"] + shift_ns, calls["end_ns"] + shift_ns
+        by_start = np.lexsort((-end, start))
         found.append(
             ThreadStream(
-                pid=pid, thread=entry["name"], ident=entry["ident"], main=entry["main"],
-                places=_places(names, entry["id"]),
-                call_node=raw["node"][calls][by_start], call_start_ns=start[by_start], call_end_ns=end[by_start],
-                window=np.searchsorted(numbers, windows["window"][rows]),
-                node=windows["node"][rows], calls=windows["calls"][rows], self_ns=windows["self_ns"][rows],
+                pid=process.pid, thread=entry.name, ident=entry.ident, main=entry.main,
+                places={number: _place(node) for number, node in names.nodes.get(entry.id, {}).items()},
+                call_node=calls["node"][by_start], call_start_ns=start[by_start], call_end_ns=end[by_start],
+                window=np.searchsorted(numbers, rows["window"]),
+                node=rows["node"], calls=rows["calls"], self_ns=rows["self_ns"],
                 window_start_ns=starts, window_end_ns=ends, in_loop=in_loop,
             )
         )  # fmt: skip
     return found
 
 
-def _places(names: list[dict[str, Any]], thread: int) -> dict[int, Place]:
-    return {e["id"]: _place(e) for e in names if e["is"] == "node" and e["thread"] == thread}
-
-
-def _place(entry: dict[str, Any]) -> Place:
-    if entry["kind"] == "gap":
-        before, after = (each["name"] if each else "·" for each in (entry.get("before"), entry.get("after")))
-        return Place(entry["parent"], f"({before} → {after})", Phase.OTHER, bool(entry.get("dark")))
-    return Place(entry["parent"], entry.get("name", "(thread)"), Phase(entry.get("phase") or Phase.OTHER), False)
+def _place(node: NodeName) -> Place:
+    phase = node.phase if node.kind == "span" and node.phase else Phase.OTHER
+    return Place(node.parent, node.label, phase, node.dark)

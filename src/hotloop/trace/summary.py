@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from hotloop.counters import COUNTERS, steps_per_episode
 from hotloop.phases import GROUPS
 from hotloop.trace.model import Node, Process, Thread, Trace
 
 UNATTRIBUTED = "unattributed"
-COUNTERS = ("env_steps", "frames", "updates", "episodes")
 WEIGHTS = {"time": 0.40, "per_call": 0.30, "cpu_memory": 0.15, "gpu_memory": 0.15}
 """Of the profiler study's score for an operation."""
 
@@ -65,7 +65,7 @@ class SpanRow:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the loop did. Four different counts, never mixed."""
+    """What the loop did: see `hotloop.counters`."""
 
     env_steps: int
     frames: int
@@ -128,9 +128,21 @@ def thread_spans(thread: Thread) -> list[SpanRow]:
 
 
 def counts(trace: Trace) -> Counts:
-    """Return what the loop did: as the main process counted it, or the other processes where it did not."""
-    env_steps, frames, updates, episodes = (_total(trace, name) for name in COUNTERS)
-    return Counts(env_steps, frames, updates, episodes, env_steps / episodes if episodes else None)
+    """Return what the loop did in this run: as the main process counted it, or the others where it did not.
+
+    Iterations that a closer look took are included; `rates` leaves them out, for a look slows them down.
+    """
+    return _counts(*(_total(trace, name) + trace.traced.counts.get(name, 0) for name in COUNTERS))
+
+
+def counts_total(trace: Trace) -> Counts:
+    """Return what this run did and the training that it resumes."""
+    here = counts(trace)
+    return _counts(*(getattr(here, name) + trace.counts_before.get(name, 0) for name in COUNTERS))
+
+
+def _counts(env_steps: int, frames: int, updates: int, episodes: int) -> Counts:
+    return Counts(env_steps, frames, updates, episodes, steps_per_episode(env_steps, episodes))
 
 
 def rates(trace: Trace) -> dict[str, Rate]:
@@ -145,6 +157,16 @@ def rate_over_time(trace: Trace, counter: str) -> tuple[NDArray[np.float64], NDA
     return (ends - trace.loop_start_ns) / 1e9, amounts / np.maximum(seconds, 1e-9)
 
 
+def count_over_time(trace: Trace, counter: str) -> NDArray[np.int64]:
+    """Return how far the counter had come at the end of each window, the training that the run resumes included."""
+    starts, ends, amounts = window_amounts(trace, counter)
+    # A closer look leaves a hole between two windows; its counts belong there.
+    holes = np.flatnonzero(starts[1:] > ends[:-1]) + 1
+    if len(starts):
+        amounts[holes[0] if len(holes) else -1] += trace.traced.counts.get(counter, 0)
+    return trace.counts_before.get(counter, 0) + np.cumsum(amounts).astype(np.int64)
+
+
 def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
     """Return begin and end (ns) of the loop's windows, and the counter's amount in each."""
     main = trace.main.windows
@@ -157,10 +179,11 @@ def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArr
         if process is trace.main:
             amounts += theirs[main.in_loop]
             continue
-        middles = (process.windows.start_ns + process.windows.end_ns) // 2
-        place = np.searchsorted(ends, middles, side="right")
-        inside = (place < len(ends)) & (middles >= (starts[0] if len(starts) else 0))
-        np.add.at(amounts, place[inside], theirs[inside])
+        inside = process.windows.in_loop
+        middles = ((process.windows.start_ns + process.windows.end_ns) // 2)[inside]
+        # Their first and last window may reach beyond ours.
+        place = np.clip(np.searchsorted(ends, middles, side="right"), 0, len(ends) - 1)
+        np.add.at(amounts, place, theirs[inside])
     return starts, ends, amounts
 
 
@@ -225,21 +248,26 @@ def _scored(rows: list[SpanRow]) -> list[SpanRow]:
 
 
 def _counting(trace: Trace, counter: str) -> tuple[Process, ...]:
-    """Return the processes whose counts are the run's: a main that counts has counted its workers' too."""
-    if trace.main.counts.get(counter, 0):
+    """Return the processes whose counts are the run's.
+
+    A main process that counts steps has counted its workers' too, and with them their frames and episodes: where it
+    has no episode yet, a worker's count of one is not the run's.
+    """
+    mine = trace.main.counts
+    if mine.get(counter, 0) or (counter != "updates" and mine.get("env_steps", 0)):
         return (trace.main,)
     return tuple(process for process in trace.processes[1:] if process.counts.get(counter, 0))
 
 
 def _total(trace: Trace, counter: str) -> int:
-    return sum(process.counts[counter] for process in _counting(trace, counter))
+    return sum(process.counts.get(counter, 0) for process in _counting(trace, counter))
 
 
 def _rate(trace: Trace, counter: str) -> Rate:
     starts, ends, amounts = window_amounts(trace, counter)
     mean = _ratio(_total(trace, counter), trace.wall_s)
     seconds = (ends - starts) / 1e9
-    usable = seconds >= SHORT_WINDOW * np.median(seconds) if len(seconds) else np.zeros(0, dtype=np.bool_)
+    usable = (seconds > 0) & (seconds >= SHORT_WINDOW * np.median(seconds)) if len(seconds) else seconds > 0
     amounts, seconds = amounts[usable], seconds[usable]
     if not len(seconds) or not amounts.any():
         return Rate(mean, mean, mean, mean, mean)

@@ -6,17 +6,14 @@ what a call took is looked up window by window; one in which it was hardly timed
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.trace.columns import Table, by_window, of_thread, of_windows, sum_by
+from hotloop.trace.columns import Ints, Table, grouped, of_windows, sum_by
+from hotloop.trace.names import Nodes
 
-Nodes = Mapping[int, Mapping[int, Mapping[str, Any]]]
-"""The nodes of each thread, as recorded, by their ids."""
 Floats = NDArray[np.float64]
 LEAST_TIMED = 5
 """Calls timed in a window that tell how long a call takes in it."""
@@ -45,29 +42,43 @@ def scales(windows: Table, spans: Table, nodes: Nodes, kept: set[int]) -> Scale:
 def call_scales(windows: Table, spans: Table, nodes: Nodes) -> dict[int, float]:
     """By code, how many calls there were per call whose time was kept."""
     begun = sum_by(spans["code"], spans["timed"] + spans["counted"])
-    timed, _ = _timed(windows, nodes)
+    timed = sum_by(_codes(windows, nodes), windows["calls"])
     return {code: begun[code] / n for code, n in timed.items() if n and begun.get(code)}
 
 
 def _time_scales(windows: Table, spans: Table, nodes: Nodes, kept: set[int]) -> dict[int, float]:
     """By code, the time of all calls per time of those that were timed."""
-    order = sorted(kept)
-    seen, begun = by_window(of_windows(windows, kept)), by_window(of_windows(spans, kept))
-    timed = {w: _timed(table, nodes) for w, table in seen.items()}
-    counted = {w: sum_by(table["code"], table["counted"]) for w, table in begun.items()}
+    order = np.array(sorted(kept), np.int64)
+    windows, begun = of_windows(windows, kept), grouped(of_windows(spans, kept), "code")
+    seen = grouped({**windows, "code": _codes(windows, nodes)}, "code")
+    has_times = np.isin(order, windows["window"])
     found = {}
-    for code in {code for each in counted.values() for code, n in each.items() if n}:
-        columns = np.array(
-            [
-                (timed[w][0][code], timed[w][1][code], counted.get(w, {}).get(code, 0)) if w in timed else (0, 0, 0)
-                for w in order
-            ],
-            dtype=np.float64,
-        )
-        calls, ns, missed = columns.T
-        if ns.sum() > 0:
+    for code in begun.keys() & seen.keys():
+        missed = has_times * _by_window(begun[code], "counted", order)
+        calls, ns = (_by_window(seen[code], name, order) for name in ("calls", "total_ns"))
+        if missed.any() and ns.sum() > 0:
             found[code] = float((ns + missed * _call_ns(calls, ns)).sum() / ns.sum())
     return found
+
+
+def _codes(windows: Table, nodes: Nodes) -> Ints:
+    """Return the code of each row's span; 0 where it is none."""
+    known = sorted(
+        (thread << 31 | number, node.code) for thread, each in nodes.items() for number, node in each.items()
+    )
+    if not known:
+        return np.zeros(len(windows["node"]), np.int64)
+    keys, codes = np.array(known, np.int64).T
+    wanted = windows["thread"] << 31 | windows["node"]
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, codes[place], 0)
+
+
+def _by_window(table: Table, name: str, order: Ints) -> Floats:
+    """Add up a column in each of some windows."""
+    sums = np.zeros(len(order))
+    np.add.at(sums, np.searchsorted(order, table["window"]), table[name])
+    return sums
 
 
 def _call_ns(calls: Floats, ns: Floats) -> Floats:
@@ -75,16 +86,8 @@ def _call_ns(calls: Floats, ns: Floats) -> Floats:
     told = np.flatnonzero(calls >= LEAST_TIMED)
     if not len(told):
         return np.full(len(calls), ns.sum() / calls.sum() if calls.sum() else 0.0)
-    nearest = told[np.abs(np.arange(len(calls))[:, None] - told).argmin(axis=1)]
+    here = np.arange(len(calls))
+    after = np.minimum(np.searchsorted(told, here), len(told) - 1)
+    before = np.maximum(after - 1, 0)
+    nearest = told[np.where(np.abs(told[before] - here) <= np.abs(told[after] - here), before, after)]
     return ns[nearest] / calls[nearest]
-
-
-def _timed(windows: Table, nodes: Nodes) -> tuple[Counter[int], Counter[int]]:
-    """Calls whose time was kept, and that time, by code."""
-    calls, ns = Counter[int](), Counter[int]()
-    for index, known in nodes.items():
-        rows = of_thread(windows, index)
-        for name, sums in (("calls", calls), ("total_ns", ns)):
-            for node, amount in sum_by(rows["node"], rows[name]).items():
-                sums[known.get(node, {}).get("code", 0)] += amount
-    return calls, ns

@@ -49,8 +49,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         autoreset_mode: Gymnasium's `AutoresetMode` or its value, "SameStep", "NextStep", "Disabled".
         workers: Processes over which the cars are spread; 0: none, they are stepped here. Without a number, one for
             each core, but not more than cars; 0 for a single car.
-        begin_with: What each worker calls before anything else, as "module:function". With
-            "hotloop.record.children:start_here" it records itself into the run of this process, if there is one.
+        recorded: Whether workers record themselves into the run of this process, if there is one.
         options: The fields of `CarRacingConfig`.
     """
 
@@ -61,7 +60,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         render_mode: str | None = None,
         autoreset_mode: AutoresetMode | str = AutoresetMode.SAME_STEP,
         workers: int | None = None,
-        begin_with: str = "",
+        recorded: bool = False,
         **options: Any,
     ) -> None:
         self.config = build(options)
@@ -84,7 +83,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self._block = allocate(board_fields(self.config, self.num_envs), "shared" if self.workers else "memory")
         self._board = Board(**self._block.arrays)
         if self.workers:
-            self._start(options, begin_with)
+            self._start(options, recorded)
         else:
             self._group = Group(options, self._board, 0, self.num_envs, self.autoreset_mode, render_mode)
 
@@ -173,15 +172,15 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self._block.arrays.clear()
         self._board, self._begun = Board(*[np.empty(0)] * len(Board._fields)), False
 
-    def _start(self, options: dict[str, Any], begin_with: str) -> None:
+    def _start(self, options: dict[str, Any], recorded: bool) -> None:
         bounds = [self.num_envs * k // self.workers for k in range(self.workers + 1)]
         shared = {
             "options": options, "path": str(self._block.path), "count": self.num_envs,
-            "autoreset": self.autoreset_mode.value, "render_mode": None, "begin_with": begin_with,
+            "autoreset": self.autoreset_mode.value, "render_mode": None,
         }  # fmt: skip
         try:
             for first, last in itertools.pairwise(bounds):
-                self._workers.append(Worker(shared | {"first": first, "last": last}))
+                self._workers.append(Worker(shared | {"first": first, "last": last}, recorded))
             for worker in self._workers:
                 worker.receive()
         except HotloopError:
@@ -197,7 +196,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         own = slice(old.part["first"], old.part["last"])
         cars = old.part["last"] - old.part["first"]
         board.final_observations[own], board.final_info[:, own] = last[own], board.info[:, own]
-        self._workers[k] = new = Worker(old.part)
+        self._workers[k] = new = Worker(old.part, old.recorded)
         new.receive()
         new.reset([int(each) for each in self.np_random.integers(0, 1 << 31, cars)], [True] * cars, None)
         new.receive()

@@ -6,22 +6,21 @@ nor a guard around the user's program is needed. It ends when its socket does.
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
-import signal
 import socket
 import subprocess
-import sys
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
+from hotloop import spans
 from hotloop.envs.carracing.config import build
 from hotloop.envs.carracing.group import Board, Group, board_fields
 from hotloop.errors import HotloopError
+from hotloop.processes import start_worker
 from hotloop.replay.storage import attach
 from hotloop.spans import Phase, span
 
@@ -38,16 +37,19 @@ class Worker:
     """One such process, seen from the one that started it.
 
     Args:
-        part: What it steps: `options`, `path` of the board, `count` of cars on it, `first`, `last`, `autoreset`; and
-            `begin_with`, "module:function" that it calls before, or nothing.
+        part: What it steps: `options`, `path` of the board, `count` of cars on it, `first`, `last`, `autoreset`.
+        recorded: Whether it records itself into the run of this process, if there is one.
     """
 
-    def __init__(self, part: dict[str, Any]) -> None:
+    def __init__(self, part: dict[str, Any], recorded: bool = False) -> None:
         self.part = part
+        self.recorded = recorded
         ours, theirs = socket.socketpair()
-        command = [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"]
         with theirs:
-            self._process = subprocess.Popen(command, pass_fds=[theirs.fileno()], env=os.environ | ONE_THREAD)
+            program = f"from {__name__} import serve; serve({theirs.fileno()})"
+            if recorded:
+                program = spans.child_program + program
+            self._process = start_worker(program, pass_fds=[theirs.fileno()], env=os.environ | ONE_THREAD)
         self._line = Connection(ours.detach())
         self.send(json.dumps(part).encode())
 
@@ -86,12 +88,9 @@ class Worker:
 
 def serve(number: int) -> None:
     """Be a worker, whose socket has this number, until it is closed."""
-    # Ctrl-C goes to the whole group of processes; the one that started this decides when it is over.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     line = Connection(number)
     try:
         part = json.loads(line.recv_bytes())
-        _call(part["begin_with"])
         group, waiting = _take_part(part), span("worker.wait", Phase.WAIT)
         line.send_bytes(DONE)
         while True:
@@ -102,13 +101,6 @@ def serve(number: int) -> None:
         return  # the other side has ended or wants no more
     except HotloopError as error:
         line.send_bytes(FAILED + str(error).encode())
-
-
-def _call(function: str) -> None:
-    """Call what is named "module:function", if anything is."""
-    if function:
-        module, _, name = function.partition(":")
-        getattr(importlib.import_module(module), name)()
 
 
 def _take_part(part: dict[str, Any]) -> Group:

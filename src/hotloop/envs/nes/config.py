@@ -22,6 +22,8 @@ ACTIONS: dict[str, tuple[tuple[str, ...], ...]] = {"simple": SIMPLE, "complex": 
 SIZES = (84, 128)
 STARTS = ("begin", "route", "reached")
 RANDOM = "random"
+MOST_SKIPPED = 10_000
+"""Frames that pass without an action: the emulator answers no signal meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,10 @@ class MarioConfig:
         one_of("actions", self.actions, ACTIONS)
         one_of("size", self.size, SIZES)
         one_of("start", self.start, STARTS)
-        whole("skip", self.skip, least=1)
-        for name in ("patience", "max_steps", "noops"):
+        whole("skip", self.skip, least=1, most=MOST_SKIPPED)
+        for name in ("patience", "max_steps"):
             whole(name, getattr(self, name), least=1 if name == "patience" else 0)
+        whole("noops", self.noops, least=0, most=MOST_SKIPPED)
         for name, upto in (("sticky", "below 1"), ("begin_share", "1")):
             value = getattr(self, name)
             real = isinstance(value, int | float) and not isinstance(value, bool)
@@ -113,7 +116,8 @@ def one_of(what: str, value: object, known: Collection[Any]) -> None:
         raise HotloopError(f"{what} is {value!r}: give one of {', '.join(map(str, known))}")
 
 
-def whole(what: str, value: object, least: int) -> None:
-    """Refuse what is not a whole number of at least `least`."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise HotloopError(f"{what} is {value!r}: give a whole number of at least {least}")
+def whole(what: str, value: object, least: int, most: int | None = None) -> None:
+    """Refuse what is not a whole number of at least `least`, and at most `most` if that is given."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least or (most is not None and value > most):
+        limit = "" if most is None else f", at most {most:,}"
+        raise HotloopError(f"{what} is {value!r}: give a whole number of at least {least}{limit}")

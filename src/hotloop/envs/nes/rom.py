@@ -15,6 +15,9 @@ SUPER_MARIO_BROS_SHA1 = "facee9c577a5262dbe33ac4930bb0b58c8c037f7"
 """Of the cartridge's contents (program and tiles, 40,960 bytes, no header), as stable-retro ships it in the `rom.sha`
 of its SuperMarioBros-Nes and as public ROM databases list it. Headers differ from dump to dump; contents do not."""
 
+MOST_BYTES = 16 << 20
+"""No cartridge is larger."""
+
 
 def find_rom(path: str | Path | None, known_sha1: str = SUPER_MARIO_BROS_SHA1, unchecked: bool = False) -> Path:
     """Return the file to play: ours if none is named, otherwise the named one if it is the cartridge it should be.
@@ -27,13 +30,19 @@ def find_rom(path: str | Path | None, known_sha1: str = SUPER_MARIO_BROS_SHA1, u
     if path is None:
         return RUNNER
     path = Path(path)
+    if path.exists() and not path.is_file():
+        raise HotloopError(f"rom {str(path)!r} is not a regular file: give a file in iNES format")
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        with path.open("rb") as file:
+            data = file.read(MOST_BYTES + 1)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise HotloopError(
-            f"rom {str(path)!r} cannot be read ({error.strerror}): give a file in iNES format; "
+            f"rom {str(path)!r} cannot be read ({reason}): give a file in iNES format; "
             "what was trained with one wants it where it was"
         ) from None
+    if len(data) > MOST_BYTES:
+        raise HotloopError(f"rom {str(path)!r} has more than {MOST_BYTES:,} bytes: give a file in iNES format")
     if data[:4] != MAGIC or len(data) <= HEADER_BYTES:
         raise HotloopError(f"rom {str(path)!r} is not in iNES format: it begins with {data[:4]!r}, not with {MAGIC!r}")
     found = hashlib.sha1(data[HEADER_BYTES:]).hexdigest()

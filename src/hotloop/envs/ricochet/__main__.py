@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 
 from hotloop.envs.ricochet.bank import Plan, make
 from hotloop.errors import HotloopError
+from hotloop.escaping import json_text, printable
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -28,13 +28,14 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         manifest = make(directory, Plan(**given))
     except HotloopError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {printable(str(error))}", file=sys.stderr)
         return 2
     except OSError as error:
         reason = error.strerror or error
-        print(f"error: cannot write {directory} ({reason}): give a directory that can be written", file=sys.stderr)
+        place = printable(str(directory))
+        print(f"error: cannot write {place} ({reason}): give a directory that can be written", file=sys.stderr)
         return 2
-    print(json.dumps(manifest, indent=1))
+    print(json_text(manifest))
     return 0
 
 

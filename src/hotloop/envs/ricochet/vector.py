@@ -29,6 +29,7 @@ from hotloop.envs.ricochet.config import (
     RGB,
     STOPS,
     SYMBOLIC,
+    UNKNOWN,
     RicochetConfig,
     build,
 )
@@ -37,8 +38,9 @@ from hotloop.envs.ricochet.kernels import restore, step_range
 from hotloop.envs.ricochet.layout import CELLS, Boards, Outputs, Rules, State
 from hotloop.envs.ricochet.pictures import Pictures
 from hotloop.envs.ricochet.puzzle import Puzzles, check
-from hotloop.envs.ricochet.solver import new_search
+from hotloop.envs.ricochet.solver import MOST_MOVES, new_search
 from hotloop.errors import HotloopError
+from hotloop.state_checks import array_of, require_values
 
 Array = NDArray[Any]
 AUTORESET = {
@@ -50,6 +52,12 @@ CAUSE_NAMES = np.array(CAUSES, dtype=object)
 RENDER_MODES = ("rgb_array", "ansi")
 SAVED = ("vitals", "robots", "walls")
 """What `get_state` returns; the rest follows from it."""
+BOUNDS = {
+    "steps": (layout.STEPS, 0, (1 << 31) - 1), "over": (layout.OVER, 0, 1), "goal": (layout.GOAL, 0, CELLS - 1),
+    "target": (layout.TARGET, 0, MOST_ROBOTS - 1), "optimal": (layout.OPTIMAL, UNKNOWN, MOST_MOVES),
+    "moved": (layout.MOVED, UNKNOWN, MOST_ROBOTS),
+}  # fmt: skip
+"""Columns of `State.vitals`, and what they may hold before a board is looked at."""
 
 
 class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
@@ -161,18 +169,14 @@ class RicochetVectorEnv(VectorEnv[Array, Array, Array]):
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Go on from what `get_state` returned. It must come from as many boards of this size."""
-        for name in SAVED:
-            own, given = getattr(self._state, name), state.get(name)
-            if given is None or given.shape != own.shape or given.dtype != own.dtype:
-                seen = "nothing" if given is None else f"{given.dtype} {given.shape}"
-                raise HotloopError(
-                    f"state of Ricochet has {seen} for {name!r}, not {own.dtype} {own.shape}: "
-                    "restore it with the num_envs that it was saved with"
-                )
-        given_state = self._state._replace(**{name: state[name] for name in SAVED})
-        check(Puzzles.of_state(given_state, self.config.size, self.config.robots), begins=False)
-        for name in SAVED:
-            getattr(self._state, name)[...] = state[name]
+        remedy = "restore it with the num_envs that it was saved with"
+        given = {name: array_of(state, name, getattr(self._state, name), remedy=remedy) for name in SAVED}
+        for name, (column, low, high) in BOUNDS.items():
+            require_values(given["vitals"][:, column], f"vitals.{name}", low, high)
+        puzzles = Puzzles.of_state(self._state._replace(**given), self.config.size, self.config.robots)
+        check(puzzles, begins=False)
+        for name, array in given.items():
+            getattr(self._state, name)[...] = array
         restore(self._rules, self._state)
         self._begun = True
 

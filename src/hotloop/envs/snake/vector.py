@@ -23,7 +23,9 @@ from hotloop.envs.snake import layout, render
 from hotloop.envs.snake.config import ACTIONS, CAUSES, FEATURES, GRID, LEVELS, SnakeConfig, build
 from hotloop.envs.snake.kernels import step_range
 from hotloop.envs.snake.layout import Outputs, Rules, State
+from hotloop.envs.snake.validity import check_games
 from hotloop.errors import HotloopError
+from hotloop.state_checks import array_of
 
 Array = NDArray[Any]
 AUTORESET = {
@@ -133,16 +135,11 @@ class SnakeVectorEnv(VectorEnv[Array, Array, Array]):
 
     def set_state(self, state: dict[str, Array]) -> None:
         """Go on from what `get_state` returned. It must come from as many games on a board of this size."""
-        for name, own in self._state._asdict().items():
-            given = state.get(name)
-            if given is None or given.shape != own.shape or given.dtype != own.dtype:
-                seen = "nothing" if given is None else f"{given.dtype} {given.shape}"
-                raise HotloopError(
-                    f"state of Snake has {seen} for {name!r}, not {own.dtype} {own.shape}: "
-                    "restore it with the num_envs and board that it was saved with"
-                )
-        for name, own in self._state._asdict().items():
-            own[...] = state[name]
+        remedy = "restore it with the num_envs and board that it was saved with"
+        given = State(*(array_of(state, name, own, remedy=remedy) for name, own in self._state._asdict().items()))
+        check_games(given, self.config.board)
+        for own, new in zip(self._state, given, strict=True):
+            own[...] = new
         self._begun = True
 
     def render(self) -> tuple[Any, ...] | None:

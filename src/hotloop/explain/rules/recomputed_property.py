@@ -87,9 +87,11 @@ def find(loop: Loop) -> list[Cause]:
 def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]]:
     """Yield each own function entered by `.name` or `.name()`, its caller, and whether it is a property."""
     for inner, caller in itertools.pairwise(stack):
-        if not inner.own or bare_name(inner) in NOT_GETTERS:
+        name = bare_name(inner)
+        # Most lines do not have the name at all, and to compile a pattern takes longer than to look for it.
+        if not inner.own or name in NOT_GETTERS or f".{name}" not in caller.text:
             continue
-        found = re.search(rf"\.{re.escape(bare_name(inner))}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
+        found = re.search(rf"\.{re.escape(name)}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
         if found:
             yield inner, caller, found.group(1) is None
 

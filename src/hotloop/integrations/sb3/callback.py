@@ -7,6 +7,7 @@ for a hundred times as long, so that it takes at most 1 % of the training howeve
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from stable_baselines3.common.callbacks import BaseCallback
 from hotloop import spans
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
+from hotloop.escaping import printable
 from hotloop.record.options import RecordOptions
-from hotloop.record.session import RUN_VARIABLE, Session, record
+from hotloop.record.session import Session, current_path, record
 from hotloop.report.running import periodic
 from hotloop.trace.load import load
 from hotloop.trace.model import Trace
@@ -84,8 +86,7 @@ class HotloopCallback(BaseCallback):
         self._rest_until_ns = self._logged_until_ns = 0
         _stop()
         if spans.recording():
-            running = os.environ.get(RUN_VARIABLE)
-            self.path = Path(running) if running else None
+            self.path = current_path()
             return
         total = self.locals.get("total_timesteps")
         config = {"algorithm": type(self.model).__name__, "n_envs": self.model.n_envs, "total_timesteps": total}
@@ -120,8 +121,12 @@ class HotloopCallback(BaseCallback):
         return True
 
     def _on_training_end(self) -> None:
-        if _stop() and self.verbose:
-            print(f"hotloop: recorded into {self.path}, see: hotloop explain {self.path}", file=sys.stderr)
+        stopped = _stop()
+        if self._summary_every and self.num_timesteps >= self._next_summary:
+            self._tell(logs=False, prints=True)  # It was due, and put off to keep its cost low.
+        if stopped and self.verbose:
+            see = shlex.join(["hotloop", "explain", str(self.path)])
+            print(f"hotloop: {printable(f'recorded into {self.path}, see: {see}')}", file=sys.stderr)
 
 
 def scalars(trace: Trace, since_ns: int) -> Iterator[tuple[str, float]]:

@@ -6,6 +6,7 @@ what it does with a class (`on_class`) and with a module (`on_import`).
 
 from __future__ import annotations
 
+import copyreg
 import sys
 import types
 from collections.abc import Callable
@@ -25,7 +26,15 @@ from hotloop.record.hooks import (
     waits,
     writers,
 )
-from hotloop.record.hooks.patching import ImportWatch, Patches, Subject, module_of, rebind, watch_classes
+from hotloop.record.hooks.patching import (
+    ImportWatch,
+    Patches,
+    Subject,
+    module_of,
+    pickled_by_name,
+    rebind,
+    watch_classes,
+)
 
 Uninstall = Callable[[], None]
 
@@ -57,6 +66,7 @@ def install(modules_depth: int = 1) -> Uninstall:
 
 
 def _install() -> Uninstall:
+    torch_hooks.lead.forget()
     patches = Patches()
 
     def look_at_class(cls: type) -> None:
@@ -81,9 +91,11 @@ def _install() -> Uninstall:
         if watch in sys.meta_path:
             sys.meta_path.remove(watch)
         patches.restore()
+        copyreg.dispatch_table.pop(staticmethod, None)
         _uninstall = None
 
     try:
+        copyreg.pickle(staticmethod, pickled_by_name)
         sys.meta_path.insert(0, watch)
         for name in {name for subject in subjects for name in subject.on_import}:
             if name in sys.modules:

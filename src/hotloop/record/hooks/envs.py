@@ -18,7 +18,15 @@ import numpy as np
 
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
-from hotloop.record.hooks.wrappers import SpansByType, Wrapper, mark, quiet
+from hotloop.record.hooks.wrappers import (
+    SpansByType,
+    Wrapper,
+    hide_frame,
+    mark,
+    quiet,
+    report_failure,
+    skipped_by_warnings,
+)
 from hotloop.spans import Hook, Phase, counter_code, recording
 from hotloop.ticks import Step, close_step, is_leaf, note, open_step
 
@@ -76,7 +84,7 @@ def _is_known(cls: type) -> bool:
 
 def _has_shape(cls: type) -> bool:
     owner = definer(cls, "step")
-    if owner is None or definer(cls, "reset") is None or getattr(cls, "_is_protocol", False):
+    if owner is None or definer(cls, "reset") is None or vars(cls).get("_is_protocol", False):
         return False
     if any(definer(cls, name) for name in _NOT_ENVS):
         return False
@@ -89,23 +97,46 @@ def _has_shape(cls: type) -> bool:
     return takes_action and required <= 2
 
 
+@skipped_by_warnings
 def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time an environment's step and count steps, frames and episodes from what it returns."""
     spans.hook = Hook.STEP
+    if inspect.iscoroutinefunction(fn):
+        return _stepping_later(fn, spans)
 
     @functools.wraps(fn)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-            return fn(self, *args, **kwargs)
-        depth = open_step()
         try:
-            with each:
-                out = fn(self, *args, **kwargs)
-                if (leaf := is_leaf()) or not depth:
-                    tally(self, out, leaf, not depth)
-                return out
-        finally:
-            close_step()
+            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+                return fn(self, *args, **kwargs)
+            depth = open_step()
+            try:
+                with each:
+                    out = fn(self, *args, **kwargs)
+                    if (leaf := is_leaf()) or not depth:
+                        tally(self, out, leaf, not depth)
+                    return out
+            finally:
+                close_step()
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return mark(step, spans)
+
+
+def _stepping_later(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Count a step that is awaited. It is not timed: others run meanwhile."""
+
+    @functools.wraps(fn)
+    async def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            out = await fn(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
+        tally(self, out, True, True)
+        return out
 
     return mark(step, spans)
 
@@ -121,20 +152,24 @@ def quick_stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
 
 def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
     """Count what a step was, from what it returned."""
-    if not recording():
-        return
-    n = 1
-    if isinstance(out, tuple) and len(out) >= 3:
-        reward = out[1]
-        if not isinstance(reward, (float, int)):
-            n = _width(env, reward)
-        if outermost and (ended := _ended(out)):
-            note(_EPISODES, ended)
-    if outermost:
-        note(_VECTOR_STEPS, 1)
-        note(_ENV_STEPS, n)
-    if leaf:
-        note(_FRAMES, n)
+    try:
+        if not recording():
+            return
+        n = 1
+        if isinstance(out, tuple) and len(out) >= 3:
+            reward = out[1]
+            if not isinstance(reward, (float, int)):
+                n = _width(env, reward)
+            if outermost and (ended := _ended(out)):
+                note(_EPISODES, ended)
+        if outermost:
+            note(_VECTOR_STEPS, 1)
+            note(_ENV_STEPS, n)
+        if leaf:
+            note(_FRAMES, n)
+    except Exception as error:
+        if not report_failure("count a step", error):
+            raise
 
 
 def _width(env: Any, reward: Any) -> int:

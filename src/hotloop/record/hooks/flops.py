@@ -10,16 +10,23 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from hotloop.record.hooks.wrappers import class_name, report_failure
+
 
 def layer_flops(layer: Any, out: Any) -> int:
     """Return the FLOPs of one call of a Linear or convolution layer, from its output; 0 for any other."""
-    shape = getattr(out, "shape", None)
-    if shape is None:
+    try:
+        shape = getattr(out, "shape", None)
+        if shape is None:
+            return 0
+        inputs = getattr(layer, "in_features", None)
+        if inputs is not None and class_name(type(layer)).endswith("Linear"):
+            return int(2 * math.prod(shape) * inputs)
+        kernel = getattr(layer, "kernel_size", None)
+        if kernel is None or not hasattr(layer, "in_channels"):
+            return 0
+        return int(2 * math.prod(shape) * layer.in_channels // layer.groups * math.prod(kernel))
+    except Exception as error:
+        if not report_failure("tell how much arithmetic a layer is", error):
+            raise
         return 0
-    inputs = getattr(layer, "in_features", None)
-    if inputs is not None and type(layer).__name__.endswith("Linear"):
-        return 2 * math.prod(shape) * inputs
-    kernel = getattr(layer, "kernel_size", None)
-    if kernel is None or not hasattr(layer, "in_channels"):
-        return 0
-    return 2 * math.prod(shape) * layer.in_channels // layer.groups * math.prod(kernel)

@@ -12,6 +12,7 @@ import weakref
 from collections import Counter
 from typing import Any
 
+from hotloop.record.hooks.wrappers import report_failure
 from hotloop.record.sampler import is_own
 from hotloop.spans import counter_code
 from hotloop.ticks import note
@@ -70,40 +71,53 @@ def _mark(parameter: Any) -> Mark:
 
 def note_stepped(optimiser: Any) -> None:
     """An optimiser has stepped: begin to follow its gradients, now and then."""
-    seen = _watched.get(id(optimiser))
-    if seen is None or seen.optimiser() is not optimiser:
-        seen = _watched[id(optimiser)] = Watched(optimiser)
-    seen.steps += 1
-    if seen.steps % EVERY == 0 and seen.parameters:
-        seen.marks, seen.site = [_mark(each) if (each := ref()) is not None else None for ref in seen.parameters], None
-        if seen not in _pending:
-            _pending.append(seen)
+    try:
+        seen = _watched.get(id(optimiser))
+        if seen is None or seen.optimiser() is not optimiser:
+            seen = _watched[id(optimiser)] = Watched(optimiser)
+        seen.steps += 1
+        if seen.steps % EVERY == 0 and seen.parameters:
+            seen.marks = [_mark(each) if (each := ref()) is not None else None for ref in seen.parameters]
+            seen.site = None
+            if seen not in _pending:
+                _pending.append(seen)
+    except Exception as error:
+        if not report_failure("follow gradients", error):
+            raise
 
 
 def note_backward() -> None:
     """A backward has ended: note its line, if it wrote gradients that are being followed."""
-    for seen in _pending:
-        if seen.site is None and seen.changed():
-            seen.site = _own_line()
+    try:
+        for seen in _pending:
+            if seen.site is None and seen.changed():
+                seen.site = _own_line()
+    except Exception as error:
+        if not report_failure("follow gradients", error):
+            raise
 
 
 def note_zeroed(optimiser: Any) -> None:
     """An optimiser's gradients are about to be zeroed: count what was written since its step, which nobody took."""
-    seen = _watched.get(id(optimiser))
-    if seen is None or seen not in _pending:
-        return
-    _pending.remove(seen)
-    taken = sum(each.numel() for ref in seen.parameters if (each := ref()) is not None)
-    dropped, seen.marks = seen.changed(), None
-    note(_TAKEN, EVERY * taken)
-    if dropped:
-        note(_DROPPED, EVERY * dropped)
-        if seen.site is not None:
-            dropped_at[seen.site] += 1
+    try:
+        seen = _watched.get(id(optimiser))
+        if seen is None or seen not in _pending:
+            return
+        _pending.remove(seen)
+        taken = sum(each.numel() for ref in seen.parameters if (each := ref()) is not None)
+        dropped, seen.marks = seen.changed(), None
+        note(_TAKEN, EVERY * taken)
+        if dropped:
+            note(_DROPPED, EVERY * dropped)
+            if seen.site is not None:
+                dropped_at[seen.site] += 1
+    except Exception as error:
+        if not report_failure("follow gradients", error):
+            raise
 
 
 def _own_line() -> tuple[str, int] | None:
-    frame: Any = sys._getframe(2)
+    frame: Any = sys._getframe(1).f_back
     for _ in range(MOST_FRAMES):
         if frame is None or is_own(frame.f_code.co_filename):
             break

@@ -17,6 +17,7 @@ from typing import Any
 
 from hotloop.clock import now_ns
 from hotloop.record.hooks import wrappers
+from hotloop.record.hooks.wrappers import hide_frame, skipped_by_warnings
 
 Call = Callable[..., Any]
 CLAIMED = "hotloop"
@@ -186,6 +187,7 @@ def time_layers(depth: int, every: int) -> None:
     Timing.layers = Layers(depth, every) if depth and every else None
 
 
+@skipped_by_warnings
 def timing(fn: Call) -> Call:
     """Let a module's call be timed by layer, if that was asked for."""
     if Timing.layers is None:
@@ -193,10 +195,14 @@ def timing(fn: Call) -> Call:
 
     @functools.wraps(fn)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        layers = Timing.layers
-        if layers is None or not layers.on or wrappers.is_compiling():
-            return fn(self, *args, **kwargs)
-        return layers.call(fn, self, args, kwargs)
+        try:
+            layers = Timing.layers
+            if layers is None or not layers.on or wrappers.is_compiling():
+                return fn(self, *args, **kwargs)
+            return layers.call(fn, self, args, kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return __call__
 

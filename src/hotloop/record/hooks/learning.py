@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from hotloop.record.hooks.patching import Patches, Subject
+from hotloop.record.hooks.wrappers import report_failure
 from hotloop.spans import counter_code
 from hotloop.ticks import note
 
@@ -70,7 +71,8 @@ def follow_graph(inputs: tuple[Any, ...], out: Any) -> Any:
 
     Returns `out`.
     """
-    caller = sys._getframe(2)
+    wrapper = sys._getframe(1)
+    caller = wrapper.f_back or wrapper  # A thread may run a network itself.
     code = caller.f_code
     key = (id(code), caller.f_lasti)
     site = _sites.get(key)
@@ -78,7 +80,11 @@ def follow_graph(inputs: tuple[Any, ...], out: Any) -> Any:
         site = _sites[key] = Site(code)
     site.calls += 1
     if site.calls & (EVERY - 1) == 0:
-        _settle(site, inputs, out)
+        try:
+            _settle(site, inputs, out)
+        except Exception as error:
+            if not report_failure("follow the graph of a forward pass", error):
+                raise
     return out
 
 
@@ -135,12 +141,16 @@ def _graph_size(functions: list[Any], before: set[Any]) -> int:
 
 def note_optimiser(optimiser: Any) -> None:
     """Count the tensors that an optimiser's step visits one after the other in Python."""
-    entry = _plain.get(id(optimiser))
-    if entry is None or entry[0]() is not optimiser:
-        entry = _plain[id(optimiser)] = (weakref.ref(optimiser), *_one_by_one(optimiser))
-    if entry[1]:
-        note(_TENSORS, entry[1])
-        note(_ELEMENTS, entry[2])
+    try:
+        entry = _plain.get(id(optimiser))
+        if entry is None or entry[0]() is not optimiser:
+            entry = _plain[id(optimiser)] = (weakref.ref(optimiser), *_one_by_one(optimiser))
+        if entry[1]:
+            note(_TENSORS, entry[1])
+            note(_ELEMENTS, entry[2])
+    except Exception as error:
+        if not report_failure("look at an optimiser", error):
+            raise
 
 
 def _one_by_one(optimiser: Any) -> tuple[int, int]:

@@ -16,9 +16,19 @@ from hotloop.record.claims import name_layers, note_layers
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.flops import layer_flops
 from hotloop.record.hooks.learning import follow_graph
-from hotloop.record.hooks.patching import Subject
+from hotloop.record.hooks.patching import Subject, module_of
 from hotloop.record.hooks.validity import layers_that_differ, note_mode
-from hotloop.record.hooks.wrappers import At, Wrapper, here, mark, span_of
+from hotloop.record.hooks.wrappers import (
+    At,
+    Wrapper,
+    class_name,
+    here,
+    hide_frame,
+    mark,
+    report_failure,
+    skipped_by_warnings,
+    span_of,
+)
 from hotloop.spans import Hook, Phase, Span, counter_code, recording
 from hotloop.ticks import note
 
@@ -62,18 +72,29 @@ class Seen:
 
     def __init__(self, module: Any) -> None:
         self.module = weakref.ref(module)
-        self.differing = layers_that_differ(module)
+        self.differing: tuple[tuple[Any, int], ...] = ()
+        try:
+            self.differing = layers_that_differ(module)
+        except Exception as error:
+            if not report_failure("look at the layers of a module", error):
+                raise
         self.kinds: dict[Any, Kind] = {}
-        """By the shape of the first input."""
+        """By the shape of the first input; None where that is no plain tensor."""
 
 
 class ModuleSpans(dict[type, Span | None]):
     """The spans of module calls, by class. None for a compiled module, which is named by what it holds."""
 
     def __missing__(self, cls: type) -> Span | None:
-        compiled = cls.__name__ == "OptimizedModule" and cls.__module__.startswith("torch.")
-        found = self[cls] = None if compiled else span_of(cls.__name__, Phase.FORWARD, Hook.MODULE)
+        compiled = class_name(cls) == "OptimizedModule" and module_of(cls).startswith("torch.")
+        found = self[cls] = None if compiled else span_of(class_name(cls), Phase.FORWARD, Hook.MODULE)
         return found
+
+
+class Torch:
+    """What is known of torch once it is imported."""
+
+    tensor: type | None = None
 
 
 class Grad:
@@ -87,6 +108,7 @@ grad = Grad()
 _seen: dict[int, Seen] = {}
 
 
+@skipped_by_warnings
 def calling(fn: Wrapper, spans: ModuleSpans | None = None, listening: Callable[[], bool] = recording) -> Wrapper:
     """Time outermost module calls, and those of as many levels below as asked for.
 
@@ -96,76 +118,73 @@ def calling(fn: Wrapper, spans: ModuleSpans | None = None, listening: Callable[[
         listening: Says whether a recorder listens.
     """
     spans = ModuleSpans() if spans is None else spans
-    short = only_dispatches(fn)
 
     @functools.wraps(fn)
     def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling():
-            return fn(self, *args, **kwargs)
-        at = here.at
-        level = at.modules
-        if level >= Depth.modules:
-            if at.layers is not None:
-                at.inner += 1
-                return note_layer(at, self, fn(self, *args, **kwargs))
-            if short and self._compiled_call_impl is None:
-                return self._call_impl(*args, **kwargs)
-            return fn(self, *args, **kwargs)
-        each: Any = spans[type(self)] or spans[type(self._orig_mod)]
-        at.modules = level + 1
         try:
-            with each:
-                if level:
+            if wrappers.is_compiling():
+                return fn(self, *args, **kwargs)
+            at = here.at
+            level = at.modules
+            if level >= Depth.modules:
+                if at.layers is not None:
+                    at.inner += 1
                     return note_layer(at, self, fn(self, *args, **kwargs))
-                if not listening():
-                    return fn(self, *args, **kwargs)
-                seen = _seen.get(id(self))
-                if seen is None or seen.module() is not self:
-                    seen = _seen[id(self)] = Seen(self)
-                if seen.differing:
-                    note_mode(seen.differing)
-                kind = seen.kinds.get(getattr(args[0], "shape", None) if args else None)
-                if kind is None:
-                    out, kind = look_inside(at, seen, fn, args, kwargs)
-                elif short and self._compiled_call_impl is None:
-                    out = self._call_impl(*args, **kwargs)
-                else:
-                    out = fn(self, *args, **kwargs)
-                if kind.flops:
-                    note(_FLOPS, kind.flops)
-                if not grad.enabled():
-                    each.within_ns += kind.plain_ns
-                    return out
-                at.graph_flops += kind.flops
-                each.within_ns += kind.graph_ns
-                return follow_graph(args, out)
-        finally:
-            at.modules = level
+                return fn(self, *args, **kwargs)
+            each: Any = spans[type(self)] or spans[type(self._orig_mod)]
+            at.modules = level + 1
+            try:
+                with each:
+                    if level:
+                        return note_layer(at, self, fn(self, *args, **kwargs))
+                    if not listening():
+                        return fn(self, *args, **kwargs)
+                    seen = _seen.get(id(self))
+                    if seen is None or seen.module() is not self:
+                        seen = _seen[id(self)] = Seen(self)
+                    if seen.differing:
+                        note_mode(seen.differing)
+                    kind = seen.kinds.get(args[0].shape if args and type(args[0]) is Torch.tensor else None)
+                    if kind is None:
+                        out, kind = look_inside(at, seen, fn, args, kwargs)
+                    else:
+                        out = fn(self, *args, **kwargs)
+                    if kind.flops:
+                        note(_FLOPS, kind.flops)
+                    if not grad.enabled():
+                        each.within_ns += kind.plain_ns
+                        return out
+                    at.graph_flops += kind.flops
+                    each.within_ns += kind.graph_ns
+                    return follow_graph(args, out)
+            finally:
+                at.modules = level
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(__call__)
-
-
-def only_dispatches(fn: Wrapper) -> bool:
-    """Say whether a module's call does nothing but choose between the compiled and the plain one.
-
-    Torch's does. Choosing here instead saves a Python call, which is most of what the wrapper costs.
-    """
-    code = getattr(fn, "__code__", None)
-    return isinstance(code, types.CodeType) and code.co_names == ("_compiled_call_impl", "_call_impl")
 
 
 def look_inside(at: At, seen: Seen, fn: Wrapper, args: Any, kwargs: Any) -> tuple[Any, Kind]:
     """Make the first call of a kind; learn how much arithmetic and how many inner calls it is."""
     module = seen.module()
-    shape = getattr(args[0], "shape", None) if args else None
-    at.layers, at.inner = [], 0
-    name_layers(module)
+    shape = args[0].shape if args and type(args[0]) is Torch.tensor else None
+    at.layers, at.inner = layers, _ = [], 0
     try:
         out = note_layer(at, module, fn(module, *args, **kwargs))
-        kind = seen.kinds[shape] = Kind(sum(flops for _, flops in at.layers), at.inner)
-        note_layers(module, at.layers)
+    except BaseException as error:
+        hide_frame(error)
+        raise
     finally:
         at.layers = None
+    kind = seen.kinds[shape] = Kind(sum(flops for _, flops in layers), at.inner)
+    try:
+        name_layers(module)
+        note_layers(module, layers)
+    except Exception as error:
+        if not report_failure("look at the layers of a module", error):
+            raise
     return out, kind
 
 
@@ -179,6 +198,7 @@ def note_layer(at: At, layer: Any, out: Any) -> Any:
 def on_torch(torch: types.ModuleType, patches: Any) -> None:
     """Learn to ask torch whether a backward can follow."""
     grad.enabled = torch.is_grad_enabled
+    Torch.tensor = torch.Tensor
 
 
 SUBJECT = Subject(on_import={"torch": on_torch})

@@ -9,19 +9,23 @@ from __future__ import annotations
 
 import builtins
 import functools
+import inspect
 import sys
 import sysconfig
 import types
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import ModuleSpec
 from typing import Any
 
+from hotloop.notice import notice
 from hotloop.record.hooks.wrappers import (
     SpansByType,
     Wrapper,
+    hide_frame,
     is_wrapper,
+    mark,
+    skipped_by_warnings,
     span_of,
     timed_function,
     timed_method,
@@ -71,7 +75,7 @@ class Patches:
     ) -> None:
         """Time a method that the class itself defines as a plain function, once."""
         fn = vars(cls).get(name)
-        if isinstance(fn, types.FunctionType) and not is_wrapper(fn):
+        if isinstance(fn, types.FunctionType) and not is_wrapper(fn) and not inspect.isasyncgenfunction(fn):
             self.put(cls, name, wrap(fn, SpansByType(cls, name, phase)))
 
     def time_target(self, module: types.ModuleType, target: Target) -> None:
@@ -84,7 +88,7 @@ class Patches:
             self.time_method(owner, name, target.phase)
         elif not is_wrapper(getattr(owner, name)):
             each = span_of(target.name or target.path, target.phase)
-            self.put(owner, name, timed_function(getattr(owner, name), each))
+            self.put(owner, name, like(getattr(owner, name), timed_function(getattr(owner, name), each)))
 
     def release(self, cls: type) -> None:
         """Put back everything of one class, which is about to be compiled by somebody else."""
@@ -111,7 +115,22 @@ class Patches:
         except Exception as error:
             if repr(error) not in self._warned:
                 self._warned.add(repr(error))
-                warnings.warn(f"hotloop cannot hook {what}, and goes on without: {error!r}", stacklevel=2)
+                notice(f"cannot hook {what}, and goes on without: {error!r}")
+
+
+def like(original: Any, wrapper: Any) -> Any:
+    """Return a wrapper that becomes no bound method where the original does not: `class Logger: log = print`."""
+    if isinstance(original, types.FunctionType):
+        return wrapper
+    unbound: Any = staticmethod(wrapper)
+    return mark(unbound)
+
+
+def pickled_by_name(wrapper: Any) -> str:
+    """Have what `like` made pickled as the function it stands for is: by its name."""
+    if not is_wrapper(wrapper):
+        raise TypeError("cannot pickle 'staticmethod' object")
+    return wrapper.__qualname__
 
 
 def _put_back(owner: Any, name: str, old: Any, new: Any) -> None:
@@ -169,16 +188,21 @@ def targets(*wanted: Target) -> Callable[[types.ModuleType, Patches], None]:
     return on_import
 
 
+@skipped_by_warnings
 def watch_classes(patches: Patches, look: Callable[[type], None]) -> None:
     """Have every class that is made from now on looked at, and all that are there already."""
     original: Callable[..., Any] = builtins.__build_class__
 
     @functools.wraps(original)
     def build_class(*args: Any, **kwargs: Any) -> Any:
-        made = original(*args, **kwargs)
-        if isinstance(made, type):
-            look(made)
-        return made
+        try:
+            made = original(*args, **kwargs)
+            if isinstance(made, type):
+                look(made)
+            return made
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     patches.put(builtins, "__build_class__", build_class)
     seen: set[type] = set()

@@ -16,7 +16,16 @@ import numpy as np
 
 from hotloop.record.hooks import wrappers
 from hotloop.record.hooks.patching import Patches, Subject, definer, is_own, root
-from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, mark, timed_method
+from hotloop.record.hooks.wrappers import (
+    SpansByType,
+    Wrapper,
+    here,
+    hide_frame,
+    mark,
+    report_failure,
+    skipped_by_warnings,
+    timed_method,
+)
 from hotloop.spans import Phase, count, recording
 
 _WHAT = r"(_(batch|all|many|step|transitions?|experiences?|sequences?|episodes?|rows|memory|minibatch|n))?"
@@ -54,6 +63,7 @@ def _is_buffer(cls: type) -> bool:
     return takes and (named or is_own(cls))
 
 
+@skipped_by_warnings
 def adding(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time a method that stores, and count the bytes of the arrays given to it."""
     if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
@@ -61,21 +71,24 @@ def adding(fn: Wrapper, spans: SpansByType) -> Wrapper:
 
     @functools.wraps(fn)
     def add(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-            return fn(self, *args, **kwargs)
-        with each:
-            if recording():
-                n = 0
-                for value in args:
-                    if type(value) in _sized:
-                        n += value.nbytes
-                if n:
-                    count("replay_adds_bytes", n)
-            return fn(self, *args, **kwargs)
+        try:
+            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+                return fn(self, *args, **kwargs)
+            with each:
+                if recording():
+                    # Of these types alone: theirs cannot fail.
+                    n = sum([value.nbytes for value in args if type(value) in _sized])
+                    if n:
+                        count("replay_adds_bytes", n)
+                return fn(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(add, spans)
 
 
+@skipped_by_warnings
 def sampling(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time a method that samples, and count the bytes of what it returns or yields."""
     if inspect.isgeneratorfunction(fn):
@@ -93,25 +106,38 @@ def sampling(fn: Wrapper, spans: SpansByType) -> Wrapper:
 
     @functools.wraps(fn)
     def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-            return fn(self, *args, **kwargs)
-        at = here.at
-        depth = at.samples
-        at.samples = depth + 1
         try:
-            with each:
-                out = fn(self, *args, **kwargs)
-                if not depth and recording():
-                    count("replay_bytes", batch_bytes(out))
-                return out
-        finally:
-            at.samples = depth
+            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+                return fn(self, *args, **kwargs)
+            at = here.at
+            depth = at.samples
+            at.samples = depth + 1
+            try:
+                with each:
+                    out = fn(self, *args, **kwargs)
+                    if not depth and recording():
+                        count("replay_bytes", batch_bytes(out))
+                    return out
+            finally:
+                at.samples = depth
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(sample, spans)
 
 
 def batch_bytes(batch: Any) -> int:
     """Return the bytes of the arrays in a batch: an array, a collection of them, or a list of transitions."""
+    try:
+        return _batch_bytes(batch)
+    except Exception as error:
+        if not report_failure("tell how large a batch is", error):
+            raise
+        return 0
+
+
+def _batch_bytes(batch: Any) -> int:
     nbytes = getattr(batch, "nbytes", None)
     if isinstance(nbytes, int):
         return nbytes

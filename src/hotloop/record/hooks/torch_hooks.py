@@ -20,7 +20,18 @@ from hotloop.record.hooks.learning import note_optimiser
 from hotloop.record.hooks.modules import calling
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
 from hotloop.record.hooks.validity import note_loss
-from hotloop.record.hooks.wrappers import SpansByType, Wrapper, here, is_wrapper, mark, quiet, span_of, timed_method
+from hotloop.record.hooks.wrappers import (
+    SpansByType,
+    Wrapper,
+    here,
+    hide_frame,
+    is_wrapper,
+    mark,
+    quiet,
+    skipped_by_warnings,
+    span_of,
+    timed_method,
+)
 from hotloop.spans import Phase, Span, count, recording, tally
 
 HOST_SYNCS = {
@@ -39,6 +50,10 @@ class Lead:
     def __init__(self) -> None:
         self.optimiser: Callable[[], Any] = _nobody
         self.others: dict[int, int] = {}
+
+    def forget(self) -> None:
+        """Begin again, as each recording does: an optimiser of the last one may be alive still."""
+        self.__init__()
 
     def stepped(self, optimiser: Any) -> bool:
         """Take note of a step; say whether it is an update."""
@@ -81,73 +96,89 @@ def on_class(cls: type, patches: Patches) -> None:
     patches.time_method(cls, "zero_grad", Phase.OPTIMISE, zeroing)
 
 
-_lead = Lead()
+lead = Lead()
 
 
+@skipped_by_warnings
 def optimising(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time an optimiser's step and count updates."""
 
     @functools.wraps(fn)
     def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-            return fn(self, *args, **kwargs)
-        thread = get_ident()
-        nested = thread in quiet
-        quiet.add(thread)
         try:
-            with each:
-                if not nested and _lead.stepped(self):
-                    count("updates")
-                if not nested and recording():
-                    note_optimiser(self)
-                result = fn(self, *args, **kwargs)
-                if not nested and recording():
-                    note_stepped(self)
-                return result
-        finally:
-            if not nested:
-                quiet.discard(thread)
+            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+                return fn(self, *args, **kwargs)
+            thread = get_ident()
+            nested = thread in quiet
+            quiet.add(thread)
+            try:
+                with each:
+                    if not nested and lead.stepped(self):
+                        count("updates")
+                    if not nested and recording():
+                        note_optimiser(self)
+                    result = fn(self, *args, **kwargs)
+                    if not nested and recording():
+                        note_stepped(self)
+                    return result
+            finally:
+                if not nested:
+                    quiet.discard(thread)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(step, spans)
 
 
+@skipped_by_warnings
 def zeroing(fn: Wrapper, spans: SpansByType) -> Wrapper:
     """Time the zeroing of an optimiser's gradients, and see whether anybody took them."""
 
     @functools.wraps(fn)
     def zero_grad(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-            return fn(self, *args, **kwargs)
-        with each:
-            if recording() and get_ident() not in quiet:  # not within a step, whose closure zeroes what it took
-                note_zeroed(self)
-            return fn(self, *args, **kwargs)
+        try:
+            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+                return fn(self, *args, **kwargs)
+            with each:
+                if recording() and get_ident() not in quiet:  # not within a step, whose closure zeroes what it took
+                    note_zeroed(self)
+                return fn(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(zero_grad, spans)
 
 
+@skipped_by_warnings
 def going_back(fn: Wrapper, each: Span) -> Wrapper:
     """Time a backward pass, which costs twice the FLOPs of the forward passes it goes through."""
 
     @functools.wraps(fn)
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling():
-            return fn(*args, **kwargs)
-        with each:
-            at = here.at
-            flops, at.graph_flops = at.graph_flops, 0
-            if flops:
-                count("flops", 2 * flops)
-            if args and recording():
-                note_loss(args[0])
-            result = fn(*args, **kwargs)
-            if recording():
-                note_backward()
-            return result
+        try:
+            if wrappers.is_compiling():
+                return fn(*args, **kwargs)
+            with each:
+                at = here.at
+                flops, at.graph_flops = at.graph_flops, 0
+                if flops:
+                    count("flops", 2 * flops)
+                if args and recording():
+                    note_loss(args[0])
+                result = fn(*args, **kwargs)
+                if recording():
+                    note_backward()
+                return result
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(backward)
 
 
+@skipped_by_warnings
 def syncing(fn: Wrapper, bump: Callable[[], object]) -> Wrapper:
     """Count a host sync with a tally's `bump`, where all tensors are on the CPU.
 
@@ -157,50 +188,68 @@ def syncing(fn: Wrapper, bump: Callable[[], object]) -> Wrapper:
 
     @functools.wraps(fn)
     def sync(self: Any) -> Any:
-        if not quiet or get_ident() not in quiet:
-            bump()
-        return fn(self)
+        try:
+            if not quiet or get_ident() not in quiet:
+                bump()
+            return fn(self)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     @functools.wraps(fn)
     def sync_with(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not quiet or get_ident() not in quiet:
-            bump()
-        return fn(self, *args, **kwargs)
+        try:
+            if not quiet or get_ident() not in quiet:
+                bump()
+            return fn(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(sync_with if fn.__name__ in ("cpu", "numpy") else sync)
 
 
+@skipped_by_warnings
 def syncing_device(fn: Wrapper, counter: str, each: Span) -> Wrapper:
     """Count a host sync, and time it if the tensor is on a device."""
     bump = tally(counter).bump
 
     @functools.wraps(fn)
     def sync(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling() or get_ident() in quiet:
-            return fn(self, *args, **kwargs)
-        if self.is_cpu:
-            bump()
-            return fn(self, *args, **kwargs)
-        with each:
-            bump()
-            count("transfer_bytes", self.nbytes)
-            return fn(self, *args, **kwargs)
+        try:
+            if wrappers.is_compiling() or get_ident() in quiet:
+                return fn(self, *args, **kwargs)
+            if self.is_cpu:
+                bump()
+                return fn(self, *args, **kwargs)
+            with each:
+                bump()
+                count("transfer_bytes", self.nbytes)
+                return fn(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(sync)
 
 
+@skipped_by_warnings
 def moving(fn: Wrapper, each: Span) -> Wrapper:
     """Time `.to()` and count its bytes if it moves a tensor between devices."""
 
     @functools.wraps(fn)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if wrappers.is_compiling():
-            return fn(self, *args, **kwargs)
-        with each:
-            out = fn(self, *args, **kwargs)
-            if out is not self and out.device != self.device:
-                count("transfer_bytes", out.nbytes)
-            return out
+        try:
+            if wrappers.is_compiling():
+                return fn(self, *args, **kwargs)
+            with each:
+                out = fn(self, *args, **kwargs)
+                if out is not self and out.device != self.device:
+                    count("transfer_bytes", out.nbytes)
+                return out
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(move)
 
@@ -216,14 +265,19 @@ threads_set_at: list[str | int] = []
 """File and line that last set torch's threads: what to blame when there are too many of them."""
 
 
+@skipped_by_warnings
 def placing(fn: Wrapper) -> Wrapper:
     """Note from where `torch.set_num_threads` is called."""
 
     @functools.wraps(fn)
     def set_num_threads(*args: Any, **kwargs: Any) -> Any:
-        caller = sys._getframe(1)
-        threads_set_at[:] = [caller.f_code.co_filename, caller.f_lineno]
-        return fn(*args, **kwargs)
+        try:
+            if (caller := sys._getframe().f_back) is not None:
+                threads_set_at[:] = [caller.f_code.co_filename, caller.f_lineno]
+            return fn(*args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(set_num_threads)
 

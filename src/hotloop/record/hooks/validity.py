@@ -13,7 +13,7 @@ from math import isfinite
 from typing import Any
 
 from hotloop.record.hooks.patching import Patches, Subject
-from hotloop.record.hooks.wrappers import Wrapper, is_wrapper, mark
+from hotloop.record.hooks.wrappers import Wrapper, hide_frame, is_wrapper, mark, report_failure, skipped_by_warnings
 from hotloop.spans import counter_code, recording
 from hotloop.ticks import note
 
@@ -36,11 +36,15 @@ def note_mode(layers: tuple[tuple[Any, int], ...]) -> None:
     Args:
         layers: Weak references to its layers that differ in training, each with its counter.
     """
-    done = 0
-    for layer, code in layers:
-        if code != done and getattr(layer(), "training", False):
-            done = code
-            note(code, 1)
+    try:
+        done = 0
+        for layer, code in layers:
+            if code != done and getattr(layer(), "training", False):
+                done = code
+                note(code, 1)
+    except Exception as error:
+        if not report_failure("see the mode of a module", error):
+            raise
 
 
 def layers_that_differ(module: Any) -> tuple[tuple[Any, int], ...]:
@@ -58,22 +62,31 @@ def layers_that_differ(module: Any) -> tuple[tuple[Any, int], ...]:
 
 def note_loss(roots: Any) -> None:
     """Count a loss that is NaN or infinite, if it can be read without waiting for a device."""
-    for loss in roots if isinstance(roots, (tuple, list)) else (roots,):
-        if type(loss) is _Torch.tensor and loss.is_cpu and loss.numel() == 1 and not isfinite(_Torch.item(loss)):
-            note(_NON_FINITE, 1)
-            return
+    try:
+        for loss in roots if isinstance(roots, (tuple, list)) else (roots,):
+            if type(loss) is _Torch.tensor and loss.is_cpu and loss.numel() == 1 and not isfinite(_Torch.item(loss)):
+                note(_NON_FINITE, 1)
+                return
+    except Exception as error:
+        if not report_failure("look at a loss", error):
+            raise
 
 
+@skipped_by_warnings
 def compiling(fn: Wrapper) -> Wrapper:
     """Count what torch.compile compiles, and what it compiles again."""
 
     @functools.wraps(fn)
     def run_start_callbacks(self: Any, *args: Any) -> Any:
-        if recording():
-            note(_COMPILED, 1)
-            if args and is_again(str(getattr(args[0], "compile_id", ""))):
-                note(_RECOMPILED, 1)
-        return fn(self, *args)
+        try:
+            if recording():
+                note(_COMPILED, 1)
+                if args and is_again(str(getattr(args[0], "compile_id", ""))):
+                    note(_RECOMPILED, 1)
+            return fn(self, *args)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(run_start_callbacks)
 

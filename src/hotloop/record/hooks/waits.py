@@ -11,7 +11,7 @@ import types
 from typing import Any
 
 from hotloop.record.hooks.patching import Patches, Subject, Target, targets
-from hotloop.record.hooks.wrappers import is_wrapper, mark, span_of, timed_function
+from hotloop.record.hooks.wrappers import hide_frame, is_wrapper, mark, skipped_by_warnings, span_of, timed_function
 from hotloop.spans import Phase
 
 
@@ -31,24 +31,34 @@ def on_semaphores(module: types.ModuleType, patches: Patches) -> None:
     _waits("Condition.wait", "Event.wait")(module, patches)
 
 
+@skipped_by_warnings
 def making_methods(fn: Any) -> Any:
     """Time the `acquire` that is given to each lock made."""
 
     @functools.wraps(fn)
     def make_methods(self: Any) -> None:
-        fn(self)
-        self.acquire = timed_function(self.acquire, span_of(f"{type(self).__name__}.acquire", Phase.WAIT))
+        try:
+            fn(self)
+            self.acquire = timed_function(self.acquire, span_of(f"{type(self).__name__}.acquire", Phase.WAIT))
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(make_methods)
 
 
+@skipped_by_warnings
 def entering(fn: Any) -> Any:
     """Time entering a lock's `with`."""
 
     @functools.wraps(fn)
     def enter(self: Any) -> Any:
-        with span_of(f"{type(self).__name__}.acquire", Phase.WAIT):
-            return fn(self)
+        try:
+            with span_of(f"{type(self).__name__}.acquire", Phase.WAIT):
+                return fn(self)
+        except BaseException as error:
+            hide_frame(error)
+            raise
 
     return mark(enter)
 

@@ -7,21 +7,28 @@ memory are counters. Times are microseconds since the beginning of the recording
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
+from itertools import count, takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hotloop.counters import COUNTERS
+from hotloop.escaping import json_text
 from hotloop.trace.export.target import open_text
 from hotloop.trace.export.windows import Slice, window_slices
 from hotloop.trace.model import Process, Thread, Trace
 from hotloop.trace.streams import ThreadStream, read_streams
-from hotloop.trace.summary import COUNTERS, rate_over_time
+from hotloop.trace.summary import counts, rate_over_time
 
 FIRST_TID = 5_000_000
 """Above any process id: viewers take the thread with a process's number for its main one, and want all different."""
+
+
+MOST_SLICES = 1_000_000
+"""On the tracks "by window", over all threads: no viewer opens more."""
+LONGEST_NAME = 200
 
 
 def write(trace: Trace, path: Path) -> None:
@@ -49,12 +56,13 @@ def _events(trace: Trace, streams: list[ThreadStream], base_ns: int) -> Iterator
     yield from _rates(trace, base_ns)
     threads = {(p.pid, t.name, t.ident): t for p in trace.processes for t in p.threads}
     tid = FIRST_TID
+    slices = count()
     for stream in streams:
         known = threads.get((stream.pid, stream.thread, stream.ident))
         mine = stream.pid if stream.main else tid
         yield from _thread_names(stream, mine, tid + 1, 2 * (tid - FIRST_TID))
         yield from _calls(stream, mine, base_ns)
-        yield from _by_window(stream, known, tid + 1, base_ns)
+        yield from takewhile(lambda _: next(slices) < MOST_SLICES, _by_window(stream, known, tid + 1, base_ns))
         tid += 2
 
 
@@ -66,7 +74,7 @@ def _thread_names(stream: ThreadStream, tid: int, window_tid: int, order: int) -
 
 def _calls(stream: ThreadStream, tid: int, base_ns: int) -> Iterator[str]:
     heads = {
-        node: f'{{"ph":"X","pid":{stream.pid},"tid":{tid},"name":{_dumps(place.name)},"cat":"{place.phase}"'
+        node: f'{{"ph":"X","pid":{stream.pid},"tid":{tid},"name":{_dumps(_short(place.name))},"cat":"{place.phase}"'
         for node, place in stream.places.items()
     }
     columns = (stream.call_node, stream.call_start_ns - base_ns, stream.call_end_ns - stream.call_start_ns)
@@ -84,7 +92,8 @@ def _slice(each: Slice, pid: int, tid: int, base_ns: int) -> dict[str, Any]:
     # Whole microseconds: neighbours share an edge here, and a viewer that rounds must not see them overlap.
     start, end = (each.start_ns - base_ns) // 1000, (each.end_ns - base_ns) // 1000
     return {
-        "ph": "X", "pid": pid, "tid": tid, "name": each.name, "cat": str(each.phase), "ts": start, "dur": end - start,
+        "ph": "X", "pid": pid, "tid": tid, "name": _short(each.name), "cat": str(each.phase), "ts": start,
+        "dur": end - start,
         "args": {"calls": each.calls, "total_ms": each.total_ns / 1e6, "self_ms": each.self_ns / 1e6},
     }  # fmt: skip
 
@@ -125,12 +134,17 @@ def _metadata(kind: str, pid: int, tid: int, args: dict[str, Any]) -> str:
 
 
 def _about(trace: Trace) -> dict[str, Any]:
+    done = counts(trace)
     return {
         "run": trace.name,
         "state": trace.state,
         "command": " ".join(str(word) for word in trace.manifest.get("command", ())),
         "written by": "hotloop",
-    }
+    } | {name: str(getattr(done, name)) for name in COUNTERS}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
 
 
 def _us(ns: int) -> str:
@@ -139,4 +153,4 @@ def _us(ns: int) -> str:
 
 
 def _dumps(content: Any) -> str:
-    return json.dumps(content, separators=(",", ":"), allow_nan=False)
+    return json_text(content, compact=True)

@@ -1,7 +1,8 @@
-"""A run as curves for TensorBoard: rates, shares of the phases, memory.
+"""A run as curves for TensorBoard: counts, rates, shares of the phases, memory.
 
-The step is the number of environment steps done, so that the curves lie beside those the training wrote itself; the
-wall time of each point is when it was. Where no steps were counted, the step is the number of the window.
+The step is the number of environment steps done, those of a training that the run resumes included, so that the curves
+lie beside those the training wrote itself; the wall time of each point is when it was. Where no steps were counted, the
+step is the number of the window.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from hotloop.counters import COUNTERS
 from hotloop.errors import HotloopError
 from hotloop.trace.model import Trace
 from hotloop.trace.streams import wall_clock_offset_ns
-from hotloop.trace.summary import COUNTERS, rate_over_time
+from hotloop.trace.summary import count_over_time, rate_over_time
 
 FILE = "events.out.tfevents.hotloop"
 """TensorBoard knows its files by the word in the middle. One name, so that a second export replaces the first."""
@@ -49,10 +51,8 @@ def write(trace: Trace, path: Path) -> None:
 def _steps(trace: Trace) -> NDArray[np.int64]:
     """Return the step of each window of the loop: environment steps up to its end."""
     windows = trace.main.windows
-    seconds = (windows.end_ns - windows.start_ns)[windows.in_loop] / 1e9
-    _, per_s = rate_over_time(trace, "env_steps")
-    counted = np.rint(np.cumsum(per_s * seconds)).astype(np.int64)
-    return counted if len(counted) and counted[-1] else np.arange(len(seconds))
+    counted = count_over_time(trace, "env_steps")
+    return counted if counted.any() else np.arange(windows.in_loop.sum())
 
 
 def _curves(trace: Trace) -> Iterator[tuple[str, Values]]:
@@ -60,6 +60,9 @@ def _curves(trace: Trace) -> Iterator[tuple[str, Values]]:
     windows, memory = trace.main.windows, trace.main.memory
     inside = windows.in_loop
     for counter in COUNTERS:
+        so_far = count_over_time(trace, counter)
+        if so_far.any():
+            yield f"counts/{counter}", so_far.astype(np.float64)
         _, per_s = rate_over_time(trace, counter)
         if per_s.any():
             yield f"rates/{counter}_per_s", per_s

@@ -6,11 +6,11 @@ sums over the loop: the order of time is lost, and the view to use is "Left Heav
 
 from __future__ import annotations
 
-import json
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+from hotloop.escaping import json_text
 from hotloop.trace.export.target import open_text
 from hotloop.trace.model import Process, Sample, Thread, Trace
 
@@ -36,7 +36,7 @@ def write(trace: Trace, path: Path) -> None:
         "profiles": profiles or [_nothing()],
     }
     with open_text(path) as file:
-        json.dump(content, file, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+        file.write(json_text(content, compact=True))
 
 
 def _profile(process: Process, thread: Thread, frames: dict[Key, int]) -> dict[str, Any]:

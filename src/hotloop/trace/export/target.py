@@ -12,6 +12,9 @@ from typing import TextIO
 
 from hotloop.errors import HotloopError
 
+ERRORS = "backslashreplace"
+"""What is done with names that UTF-8 cannot encode, such as a path with bytes of another encoding."""
+
 
 def check(path: Path, folder: bool, force: bool) -> None:
     """Refuse a place that is taken, before anything is computed."""
@@ -53,10 +56,10 @@ def open_text(path: Path) -> Iterator[TextIO]:
     """Open a new text file, compressed if its name ends in .gz."""
     if path.suffix == ".gz":
         # A fast level: the browser that opens it unpacks any, and the numbers hardly get smaller.
-        with gzip.open(path, "wt", compresslevel=3, encoding="utf-8", newline="\n") as file:
+        with gzip.open(path, "wt", compresslevel=3, encoding="utf-8", errors=ERRORS, newline="\n") as file:
             yield file
     else:
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
+        with open(path, "w", encoding="utf-8", errors=ERRORS, newline="\n") as file:
             yield file
 
 

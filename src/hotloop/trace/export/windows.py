@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from hotloop.spans import Phase
+from hotloop.trace.columns import sum_by
 from hotloop.trace.model import Thread
 from hotloop.trace.streams import ThreadStream
 
@@ -59,13 +60,15 @@ class _Factors:
     def __init__(self, stream: ThreadStream, thread: Thread | None) -> None:
         self._stream = stream
         corrected = thread.by_id if thread else {}
+        rows = stream.in_loop[stream.window]
+        node = stream.node[rows]
+        self_ns, calls = (sum_by(node, column[rows]) for column in (stream.self_ns, stream.calls))
         self._self: dict[int, float] = {}
         self._calls: dict[int, float] = {}
-        for node in np.unique(stream.node).tolist():
-            rows = (stream.node == node) & stream.in_loop[stream.window]
-            if thread is not None and node in corrected:
-                self._self[node] = thread.recorded_ns(node) / max(int(stream.self_ns[rows].sum()), 1)
-                self._calls[node] = corrected[node].calls / max(int(stream.calls[rows].sum()), 1)
+        for number in np.unique(stream.node).tolist():
+            if thread is not None and number in corrected:
+                self._self[number] = thread.recorded_ns(number) / max(self_ns.get(number, 0), 1)
+                self._calls[number] = corrected[number].calls / max(calls.get(number, 0), 1)
 
     def self_ns(self, node: int, row: int) -> float:
         return int(self._stream.self_ns[row]) * self._self.get(node, 1.0)
@@ -87,27 +90,40 @@ class _Tree:
 
     def add(self, node: int, self_ns: float, calls: int) -> None:
         self._self[node], self._calls[node] = self_ns, calls
-        while node >= 0:
-            if node not in self._total:
-                self._total[node] = 0.0
-                self._children.setdefault(self._places[node].parent, []).append(node)
-            self._total[node] += self_ns
+        while node >= 0 and node not in self._total:
+            self._total[node] = 0.0
+            self._children.setdefault(self._places[node].parent, []).append(node)
             node = self._places[node].parent
 
+    def _add_up(self) -> None:
+        # A node's parent has a smaller number.
+        for node in sorted(self._total, reverse=True):
+            self._total[node] += self._self.get(node, 0.0)
+            parent = self._places[node].parent
+            if parent >= 0:
+                self._total[parent] += self._total[node]
+
     def slices(self, start_ns: int, length_ns: int) -> Iterator[Slice]:
+        self._add_up()
         whole = sum(self._total[root] for root in self._children.get(-1, ()))
         scale = length_ns / whole if whole > 0 else 0.0
-        for root in self._children.get(-1, ()):
-            yield from self._below(root, start_ns, scale)
+        # Not by recursion: a tree may be deeper than Python's stack.
+        waiting = [each for root in self._children.get(-1, ()) for each in self._placed(root, start_ns, scale)]
+        while waiting:
+            node, start, end = waiting.pop()
+            yield self._slice(node, start, end)
+            waiting += self._placed(node, start, scale)
 
-    def _below(self, parent: int, start_ns: int, scale: float) -> Iterator[Slice]:
+    def _placed(self, parent: int, start_ns: int, scale: float) -> list[tuple[int, int, int]]:
+        """Return the children of a node that are long enough to be seen, with begin and end, the first one last."""
+        found: list[tuple[int, int, int]] = []
         at = float(start_ns)
         for node in sorted(self._children.get(parent, ())):
             end = at + self._total[node] * scale
             if end - at >= LEAST_NS:
-                yield self._slice(node, int(at), int(end))
-                yield from self._below(node, int(at), scale)
+                found.append((node, int(at), int(end)))
             at = end
+        return found[::-1]
 
     def _slice(self, node: int, start_ns: int, end_ns: int) -> Slice:
         place, known = self._places[node], self._known.get(node)

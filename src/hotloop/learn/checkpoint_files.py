@@ -1,0 +1,214 @@
+"""The files of one checkpoint: `checkpoint.json`, and one `<group>.safetensors` for each group of arrays.
+
+The JSON holds a SHA-256 of each array file and one of its own content, so damage to any of them is detected. A digest
+does not make a file trustworthy: whoever crafts one can compute it too. So only regular files with plain names are
+read, and the JSON is limited in size, depth and the size of its numbers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import stat
+from collections.abc import Mapping
+from io import BufferedReader
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import psutil
+
+from hotloop.errors import HotloopError
+
+FORMAT = 2
+UNSIGNED_FORMAT = 1
+"""Checkpoints of this format have no digest of their JSON. They are still read."""
+META = "checkpoint.json"
+SUFFIX = ".safetensors"
+GROUP_FILE = re.compile(rf"[A-Za-z0-9_-]{{1,64}}{re.escape(SUFFIX)}")
+DIGEST = re.compile(r"[0-9a-f]{64}")
+MOST_META_BYTES = 16 << 20
+DEEPEST = 16
+MOST_BITS = 128
+"""Of a whole number: the state of a random generator has this many."""
+CHUNK_BYTES = 8 << 20
+ALIGN = 8
+TYPES = {
+    np.dtype(kind): name
+    for kind, name in (
+        (np.bool_, "BOOL"), (np.uint8, "U8"), (np.int8, "I8"), (np.uint16, "U16"), (np.int16, "I16"),
+        (np.uint32, "U32"), (np.int32, "I32"), (np.uint64, "U64"), (np.int64, "I64"),
+        (np.float16, "F16"), (np.float32, "F32"), (np.float64, "F64"),
+    )
+}  # fmt: skip
+"""Names of the types in the safetensors format."""
+
+Arrays = Mapping[str, np.ndarray]
+Groups = Mapping[str, Arrays]
+
+
+class CheckpointUnreadable(HotloopError):
+    """There is no checkpoint, it is damaged, or another version or pipeline wrote it."""
+
+
+def write_files(folder: Path, groups: Groups, meta: Mapping[str, Any]) -> None:
+    """Write all files of a checkpoint into an empty directory and flush them to the disk.
+
+    Raises:
+        OSError: A file could not be written.
+    """
+    digests = {f"{name}{SUFFIX}": _write_arrays(folder / f"{name}{SUFFIX}", each) for name, each in groups.items()}
+    outer = {"format": FORMAT, "digests": digests, "meta": dict(meta)}
+    with (folder / META).open("xb") as stream:
+        stream.write(json.dumps(outer | {"digest": _digest_of(outer)}, indent=1, allow_nan=False).encode())
+        _flush(stream)
+    flush_directory(folder)
+
+
+def read_description(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return the digests of the array files by name, and what the writer of the checkpoint put in.
+
+    Raises:
+        CheckpointUnreadable: It is not a checkpoint, is damaged, or is of a newer format.
+    """
+    file = folder / META
+    if not file.exists():
+        raise CheckpointUnreadable(f"{folder} is not a checkpoint (it has no {META}): name one of checkpoints/*")
+    with _open(file) as stream:
+        raw = stream.read(MOST_META_BYTES + 1)
+    try:
+        outer = _parse(raw)
+        written, digests, meta = outer["format"], outer["digests"], outer["meta"]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise CheckpointUnreadable(f"{file} is damaged ({reason}): use another checkpoint") from error
+    if written not in (UNSIGNED_FORMAT, FORMAT) or isinstance(written, bool):
+        raise CheckpointUnreadable(f"{folder} has format {written!r}, this hotloop reads {FORMAT}: upgrade hotloop")
+    _check_outer(file, outer)
+    return digests, meta
+
+
+def read_arrays(file: Path, digest: str) -> dict[str, np.ndarray]:
+    """Return the arrays of a file whose digest is known, by name.
+
+    Raises:
+        CheckpointUnreadable: It is not there, or is damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    with _open(file) as stream:
+        size, most = os.fstat(stream.fileno()).st_size, psutil.virtual_memory().total
+        if size > most:
+            raise CheckpointUnreadable(f"{file} has {size:,} bytes, more than this machine's memory: use another one")
+        if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
+            raise CheckpointUnreadable(f"{file} is damaged or missing: use another checkpoint of {file.parent.parent}")
+    try:
+        return load_file(file)
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CheckpointUnreadable(f"{file} cannot be read ({error}): use another checkpoint") from error
+
+
+def flush_directory(path: Path) -> None:
+    """Wait until the disk has the entries of a directory: a rename is only as lasting as these."""
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _check_outer(file: Path, outer: dict[str, Any]) -> None:
+    """Check the digest of the JSON, and that it names nothing but files beside it."""
+    digests, meta = outer["digests"], outer["meta"]
+    body = {name: value for name, value in outer.items() if name != "digest"}
+    signed = outer["format"] != UNSIGNED_FORMAT or "digest" in outer
+    if signed and outer.get("digest") != _digest_of(body):
+        raise CheckpointUnreadable(f"{file} is damaged (its digest does not match): use another checkpoint")
+    if not isinstance(digests, dict) or not isinstance(meta, dict):
+        raise CheckpointUnreadable(f"{file} is damaged (digests and meta must be objects): use another checkpoint")
+    for name, digest in digests.items():
+        if not GROUP_FILE.fullmatch(name) or not isinstance(digest, str) or not DIGEST.fullmatch(digest):
+            raise CheckpointUnreadable(f"{file} is damaged (wrong file or digest {name!r}): use another checkpoint")
+
+
+def _parse(raw: bytes) -> dict[str, Any]:
+    if len(raw) > MOST_META_BYTES:
+        raise ValueError(f"more than {MOST_META_BYTES:,} bytes")
+    outer = json.loads(raw.decode("utf-8"))
+    _check_values(outer, 0)
+    if not isinstance(outer, dict):
+        raise TypeError("it is not an object")
+    return outer
+
+
+def _check_values(value: Any, depth: int) -> None:
+    """Refuse what no checkpoint holds and what code behind this would stumble over."""
+    if depth > DEEPEST:
+        raise ValueError(f"nested more than {DEEPEST} deep")
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            _check_values(each, depth + 1)
+    elif isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"the number {value}")
+    elif isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise ValueError(f"a number of more than {MOST_BITS} bits")
+
+
+def _digest_of(outer: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of JSON values, however they are laid out as text."""
+    text = json.dumps(outer, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _write_arrays(file: Path, arrays: Arrays) -> str:
+    """Write arrays in the safetensors format; return the SHA-256 of the file.
+
+    The library's own writer copies all arrays first, hides the system's error number, and sets another file mode.
+    """
+    ordered = sorted(((key, np.asarray(each)) for key, each in arrays.items()), key=lambda e: (-e[1].itemsize, e[0]))
+    header, begin = {}, 0
+    for key, array in ordered:
+        end = begin + array.nbytes
+        header[key] = {"dtype": TYPES[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+        begin = end
+    head = json.dumps(header, separators=(",", ":")).encode()
+    head += b" " * (-len(head) % ALIGN)
+    digest = hashlib.sha256()
+    with file.open("xb") as stream:
+        _append(stream, digest, len(head).to_bytes(8, "little") + head)
+        for _, array in ordered:
+            # A part of a larger array is copied row by row, not as a whole: it may be a replay of gigabytes.
+            for part in [array] if array.flags.c_contiguous else array:
+                plain = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
+                for first in range(0, len(plain), CHUNK_BYTES):
+                    # A copy: worker processes write into a shared replay meanwhile, and the digest must fit the file.
+                    _append(stream, digest, plain[first : first + CHUNK_BYTES].tobytes())
+        _flush(stream)
+    return digest.hexdigest()
+
+
+def _append(stream: BinaryIO, digest: Any, data: bytes) -> None:
+    digest.update(data)
+    stream.write(data)
+
+
+def _flush(stream: BinaryIO) -> None:
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def _open(file: Path) -> BufferedReader:
+    """Open a regular file. A link could lead out of the checkpoint, and a pipe would be waited for."""
+    try:
+        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        reason = "it is a symbolic link" if file.is_symlink() else error.strerror
+        raise CheckpointUnreadable(f"{file} is damaged or missing ({reason}): use another checkpoint") from error
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise CheckpointUnreadable(f"{file} is damaged (it is not a regular file): use another checkpoint")
+    return os.fdopen(handle, "rb")

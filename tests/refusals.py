@@ -1,0 +1,19 @@
+"""Calls a command with a mistake in it, in this process: a new one would spend seconds importing torch first."""
+
+from __future__ import annotations
+
+import pytest
+
+from hotloop.cli.main import main
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> list[str]:
+    """Call a command that must exit with code 2; return the lines that it writes to stderr."""
+    capsys.readouterr()
+    try:
+        code = main([str(word) for word in words])
+    except SystemExit as end:  # argparse
+        code = end.code
+    said = capsys.readouterr().err.splitlines()
+    assert code == 2, said
+    return said

@@ -1,0 +1,4 @@
+# The end of a program: raise KeyboardInterrupt
+
+print("working", flush=True)
+raise KeyboardInterrupt

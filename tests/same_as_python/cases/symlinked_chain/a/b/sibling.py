@@ -1,0 +1,1 @@
+NAME = "end of the chain"

@@ -1,0 +1,2 @@
+# A syntax error is reported by Python, with its exit code.
+def f(:

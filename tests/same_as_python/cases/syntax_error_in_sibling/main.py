@@ -1,0 +1,1 @@
+# A sibling has a syntax error.

@@ -1,0 +1,1 @@
+# Checks: old Mac line ends (CR only).print('one')print('two')

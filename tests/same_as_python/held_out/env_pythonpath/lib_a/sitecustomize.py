@@ -1,0 +1,2 @@
+import sys
+sys.from_sitecustomize = "user's sitecustomize"

@@ -1,0 +1,1 @@
+V = "utils of the user"

@@ -1,0 +1,1 @@
+def square(x): return x * x

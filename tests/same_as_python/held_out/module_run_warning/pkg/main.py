@@ -1,0 +1,1 @@
+print("running as", __name__)

@@ -1,0 +1,3 @@
+print("init", __name__, __package__)
+__all__ = ["exported"]
+exported = 5

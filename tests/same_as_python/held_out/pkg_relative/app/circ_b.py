@@ -1,0 +1,2 @@
+from .circ_a import A
+B = A + 1

@@ -1,0 +1,3 @@
+# Checks: script file name beginning with a dash, in a subfolder.
+import sys
+print(sys.argv)

@@ -1,0 +1,1 @@
+V = 'next to the link'

@@ -1,0 +1,1 @@
+print("WRONG: a sibling hotloop.py was imported instead of the tool")

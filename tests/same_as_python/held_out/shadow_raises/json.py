@@ -1,0 +1,2 @@
+print("WRONG: json imported")
+raise SystemExit(99)

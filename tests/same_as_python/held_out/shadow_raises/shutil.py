@@ -1,0 +1,2 @@
+print("shutil imported")
+raise RuntimeError("shadowed shutil")

@@ -1,0 +1,4 @@
+MINE = "toy gymnasium"
+class Env:
+    def step(self, a):
+        return a

@@ -1,0 +1,17 @@
+# Checks: subprocess with close_fds, pass_fds, preexec_fn, start_new_session, cwd, umask, env={}, shell, timeout and kill, check_output errors.
+import subprocess, sys, os
+r, w = os.pipe()
+p = subprocess.run([sys.executable, "-c", f"import os; os.write({w}, b'via passed fd')"], pass_fds=[w]); os.close(w)
+print(p.returncode, os.read(r, 100))
+print(subprocess.run([sys.executable, "-c", "import os; print(os.umask(0), os.getcwd(), os.getsid(0) == os.getpid())"], cwd="/", umask=0o77, start_new_session=True, capture_output=True).stdout)
+print(subprocess.run([sys.executable, "-c", "import os; print([k for k in os.environ if k != 'LC_CTYPE'])"], env={}, capture_output=True).stdout)
+print(subprocess.run([sys.executable, "-c", "import os; print(os.nice(0))"], preexec_fn=lambda: os.nice(3), capture_output=True).stdout)
+try: subprocess.run([sys.executable, "-c", "import time; print('partial', flush=True); time.sleep(30)"], capture_output=True, timeout=1.2)
+except subprocess.TimeoutExpired as e: print(type(e).__name__, e.timeout, e.output)
+try: subprocess.check_output([sys.executable, "-c", "print('o'); exit(3)"])
+except subprocess.CalledProcessError as e: print(e.returncode, e.output)
+print(subprocess.getstatusoutput("echo x; exit 4"))
+try: subprocess.run(["/no/such/program"])
+except FileNotFoundError as e: print(e)
+p = subprocess.Popen([sys.executable, "-u", "-c", "for l in iter(input, 'end'): print(l.upper())"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+p.stdin.write("abc\n"); print(p.stdout.readline().strip()); print(p.communicate("def\nend\n")[0].strip(), p.returncode)

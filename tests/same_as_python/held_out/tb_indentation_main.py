@@ -1,0 +1,4 @@
+# Checks: TabError / IndentationError in the script itself.
+if True:
+    x = 1
+	y = 2

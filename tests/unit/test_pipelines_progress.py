@@ -1,0 +1,179 @@
+"""What a user reads while a training goes on: rates, shares of the time, and summaries of the recording."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.trainee import Trainee, options, run
+
+from hotloop.errors import HotloopError
+from hotloop.pipelines import interval, timing
+from hotloop.pipelines.counting import Counts
+from hotloop.pipelines.interval import Interval
+from hotloop.pipelines.progress import Bar, line
+from hotloop.pipelines.timing import Laps
+
+SHARE = re.compile(r" (\d+)%")
+MS = 1_000_000
+
+
+class Clock:
+    """Moves by hand."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+
+    def __call__(self) -> int:
+        return self.now_ns
+
+    def spend(self, ns: int) -> None:
+        self.now_ns += ns
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    for module in (interval, timing):
+        monkeypatch.setattr(module, "now_ns", made)
+    return made
+
+
+def shown(counts: Counts, since: Interval) -> str:
+    return line({**counts.as_row(), **since.numbers()}, 1.0)
+
+
+def test_rates_and_shares_of_an_interval(clock: Clock) -> None:
+    counts, timed = Counts(), Laps()
+    since = Interval(counts, timed)
+    with timed("act"):
+        clock.spend(600 * MS)
+    with timed("learn.update"):
+        clock.spend(1400 * MS)
+    counts.add(env_steps=100, updates=8)
+    assert shown(counts, since) == "1.00 s, 100 steps, 50.0 steps/s, 4.00 updates/s, learn.update 70% act 30%"
+
+
+def test_an_interval_in_which_nothing_was_done_has_no_rate(clock: Clock) -> None:
+    counts, timed = Counts(env_steps=100, updates=8), Laps()
+    since = Interval(counts, timed)
+    with timed("evaluate"):
+        clock.spend(990 * MS)
+    clock.spend(10 * MS)
+    assert shown(counts, since) == "1.00 s, 100 steps, evaluate 99%"
+    assert since.numbers()["env_steps_per_s"] is None
+
+
+def test_an_interval_without_time_has_neither_rates_nor_shares(clock: Clock) -> None:
+    counts, timed = Counts(), Laps()
+    with timed("act"):
+        clock.spend(MS)
+    since = Interval(counts, timed)
+    counts.add(env_steps=5)
+    assert shown(counts, since) == "1.00 s, 5 steps"
+
+
+def test_a_count_that_stands_still_has_no_rate_beside_one_that_advances(clock: Clock) -> None:
+    """Before the first update a replay is filled: steps have a rate, updates have none yet."""
+    counts = Counts()
+    since = Interval(counts, Laps())
+    counts.add(env_steps=50)
+    clock.spend(500 * MS)
+    assert shown(counts, since) == "1.00 s, 50 steps, 100 steps/s"
+    assert since.numbers()["updates_per_s"] == 0.0
+
+
+def test_a_lap_that_is_open_when_an_interval_begins_counts_from_there(clock: Clock) -> None:
+    """A report restarts the interval inside its own lap: what it took before is not of the new interval."""
+    counts, timed = Counts(), Laps()
+    since = Interval(counts, timed)
+    with timed("log"):
+        clock.spend(100 * MS)
+        since.restart()
+        clock.spend(10 * MS)
+    counts.add(env_steps=1)
+    assert since.numbers()["share.log"] == 1.0
+    with timed("act"):
+        clock.spend(10 * MS)
+        assert since.numbers()["share.act"] == since.numbers()["share.log"] == 0.5
+
+
+def test_shares_that_are_shown_never_sum_to_more_than_all(clock: Clock) -> None:
+    counts, timed = Counts(), Laps()
+    for parts in ([505, 495], [335, 335, 330], [125] * 8, [1, 2, 997], [999, 1]):
+        since = Interval(counts, timed)
+        for i, part in enumerate(parts):
+            with timed(f"part {i}"):
+                clock.spend(part)
+        counts.add(env_steps=1)
+        assert sum(map(int, SHARE.findall(shown(counts, since)))) == 100
+
+
+def talkative(tmp_path: Path, **more: Any) -> Any:
+    return options(tmp_path, quiet=False, profile=True, eval_episodes=0, **more)
+
+
+@pytest.mark.parametrize(
+    ("every", "steps", "at"), [(20, 60, [20, 40, 60]), (25, 60, [30, 50]), (1000, 30, [30]), (10, 30, [10, 20, 30])]
+)
+def test_a_summary_is_printed_at_each_multiple_and_at_the_end_of_a_shorter_run(
+    every: int, steps: int, at: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(Trainee([]), talkative(tmp_path, steps=steps, profile_summary_every=every))
+    said = capsys.readouterr().err
+    assert said.count("profile of run") == len(at)
+    assert [int(each) for each in re.findall(r"env steps/s \((\d+) in all\)", said)] == at
+    assert [int(each) for each in re.findall(r"updates/s \((\d+) in all\)", said)] == [each * 4 // 10 for each in at]
+
+
+def test_a_resumed_run_prints_summaries_at_multiples_of_all_steps(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(Trainee([]), talkative(tmp_path, steps=30))
+    capsys.readouterr()
+    resumed = Trainee([])
+    resumed.counts = Counts(30, 30, 12, 3)
+    more = talkative(tmp_path, steps=70, profile_summary_every=25, resume=tmp_path / "run")
+    run(resumed, replace(more, out=tmp_path / "more"))
+    said = capsys.readouterr().err
+    assert re.findall(r"env steps/s \((.*?)\)", said) == ["20 in this run, 50 in all"]
+
+
+def test_quiet_prints_no_summary_and_no_recording_allows_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(Trainee([]), options(tmp_path, steps=30, profile=True, eval_episodes=0, profile_summary_every=10))
+    assert capsys.readouterr().err == ""
+    with pytest.raises(HotloopError, match="--profile-summary-every needs the recording that --no-profile turns off"):
+        options(tmp_path, profile_summary_every=10)
+
+
+def test_a_summary_that_falls_into_a_closer_look_is_printed_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = {"functions": 3, "warmup": 2}
+    run(Trainee([]), talkative(tmp_path, steps=100, profile_summary_every=40, **look))
+    said = capsys.readouterr().err
+    assert [int(each) for each in re.findall(r"env steps/s \((\d+) in all\)", said)] == [50, 80]
+
+
+def test_the_last_line_is_about_the_training_not_about_the_evaluation_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run(Trainee([1.0]), options(tmp_path, steps=30, quiet=False))
+    lines = capsys.readouterr().err.splitlines()[-2:]
+    assert re.fullmatch(r"fake 100\.0 %: \S+ \S+, 30 steps, [1-9]\S* steps/s, [1-9]\S* updates/s, .*", lines[0])
+    assert "evaluate" not in lines[0] and "100 greedy episodes at 30 steps" in lines[1]
+
+
+def test_a_last_line_that_is_held_back_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
+    bar = Bar("fake", quiet=False)
+    for second in (1.0, 2.0, 3.0):
+        bar.show(second / 3, second, {"env_steps": second, "env_steps_per_s": 1.0, "updates_per_s": None})
+    bar.flush()
+    bar.flush()
+    shown = capsys.readouterr().err.splitlines()
+    assert shown == ["fake 33.3 %: 1.00 s, 1 steps, 1.00 steps/s", "fake 100.0 %: 3.00 s, 3 steps, 1.00 steps/s"]

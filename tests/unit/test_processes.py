@@ -1,0 +1,97 @@
+"""Worker processes: they leave signals to their parent, and end with it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from hotloop.clock import now_ns
+from hotloop.processes import STOPPING, start_worker
+
+PATIENCE_S = 60.0
+PARENTS = {
+    "plain": "from hotloop.processes import start_worker\nchild = start_worker('import time; time.sleep(600)')\n",
+    "from a thread": (
+        "import threading\nfrom hotloop.processes import start_worker\n"
+        "program = 'import time, sys; from hotloop.processes import end_with_parent; end_with_parent(0); '\n"
+        "program += 'time.sleep(600)'\n"
+        "import subprocess\n"
+        "def start(): global child; child = start_worker(program, stdin=subprocess.PIPE)\n"
+        "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
+    ),
+    "CarRacing": (
+        "from hotloop.envs.carracing import CarRacingVectorEnv\n"
+        "env = CarRacingVectorEnv(2, workers=1)\nenv.reset(seed=0)\nchild = env._workers[0]._process\n"
+    ),
+}
+
+
+def patiently() -> Iterator[None]:
+    until = now_ns() + round(PATIENCE_S * 1e9)
+    while now_ns() < until:
+        yield
+        time.sleep(0.05)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_a_worker_ignores_the_signals_that_stop_a_training_from_its_first_moment() -> None:
+    worker = start_worker("import time; time.sleep(0.5); print('done')", stdout=subprocess.PIPE, text=True)
+    for number in STOPPING:
+        worker.send_signal(number)
+    out, _ = worker.communicate(timeout=PATIENCE_S)
+    assert (worker.returncode, out) == (0, "done\n")
+
+
+def test_a_signal_that_comes_while_a_worker_starts_is_not_lost() -> None:
+    received = []
+    before = signal.signal(signal.SIGHUP, lambda number, frame: received.append(number))
+    try:
+        worker = start_worker(f"import os, signal; os.kill({os.getpid()}, signal.SIGHUP)")
+        worker.wait(PATIENCE_S)
+        for _ in patiently():
+            if received:
+                break
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert received == [signal.SIGHUP]
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & set(STOPPING)
+
+
+@pytest.mark.parametrize("kind", PARENTS)
+def test_a_stopped_worker_does_not_outlive_its_parent(kind: str) -> None:
+    if kind == "CarRacing":
+        pytest.importorskip("Box2D")
+    program = f"{PARENTS[kind]}\nprint(child.pid, flush=True)\nimport time; time.sleep(600)"
+    # In a session of its own, as a training under a service manager or in a terminal has one.
+    parent = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert parent.stdout is not None
+    child = int(parent.stdout.readline())
+    if kind != "CarRacing":
+        time.sleep(1.0)  # it is past its first lines
+    os.kill(child, signal.SIGSTOP)
+    for _ in patiently():
+        if psutil.Process(child).status() == psutil.STATUS_STOPPED:
+            break
+    parent.kill()
+    parent.wait()
+    parent.stdout.close()
+    for _ in patiently():
+        if not is_running(child):
+            return
+    os.kill(child, signal.SIGKILL)
+    pytest.fail("the worker lives on")
