@@ -41,6 +41,8 @@ class Case:
     stdin: str = ""
     close: list[str] = field(default_factory=list)
     """Streams that are closed before the start, as by `>&-` in a shell."""
+    links: dict[str, str] = field(default_factory=dict)
+    """Symlinks to make, path to target: not every copy of a repository keeps them."""
     files: list[str] = field(default_factory=list)
     """Files that the script writes, whose content is compared too."""
     recorded: bool = True
@@ -97,10 +99,13 @@ def _outcome(case: Case, place: Path, command: list[str], home: Path) -> Outcome
     if place.exists():
         shutil.rmtree(place)
     if case.source.is_dir():
-        shutil.copytree(case.source, place, symlinks=True)
+        shutil.copytree(case.source, place)
     else:
         place.mkdir()
         shutil.copy(case.source, place)
+    for path, target in case.links.items():
+        (place / path).parent.mkdir(parents=True, exist_ok=True)
+        (place / path).symlink_to(target)
     cwd = place / case.cwd
     script = case.script if os.path.isabs(case.script) else os.path.relpath(place / case.script, cwd)
     target = ["-m", case.module] if case.module else [script]
