@@ -15,9 +15,9 @@ import numpy as np
 from gymnasium.envs.box2d.car_racing import CarRacing
 from measure import Row, Times, against_limit, estimate, interleave, main, ratio_of, say
 
-from hotloop.envs.carracing import CarRacingEnv, CarRacingVectorEnv
-from hotloop.envs.carracing.driver import drive
-from hotloop.envs.carracing.game import Game
+from hotloop.training.envs.carracing import CarRacingEnv, CarRacingVectorEnv
+from hotloop.training.envs.carracing.centre_line_driver import drive
+from hotloop.training.envs.carracing.game import Game
 
 LIMIT_US = 1e6 / 4000
 FRAMES, SETTLE = 700, 60

@@ -18,11 +18,11 @@ from gymnasium.envs.box2d.car_racing import CarRacing
 from matplotlib import image
 from scipy.ndimage import gaussian_filter
 
-from hotloop.envs.carracing import CarRacingConfig
-from hotloop.envs.carracing.driver import drive
-from hotloop.envs.carracing.game import Game
-from hotloop.envs.carracing.sight import Sight
-from hotloop.pipelines.carracing import as_seen
+from hotloop.training.envs.carracing import CarRacingConfig
+from hotloop.training.envs.carracing.centre_line_driver import drive
+from hotloop.training.envs.carracing.game import Game
+from hotloop.training.envs.carracing.observation import Sight
+from hotloop.training.tasks.carracing import as_seen
 
 FRAMES, EPISODES, LENGTH = 1000, 5, 700
 """Frames compared in all; episodes they come from; frames driven in each."""

@@ -25,13 +25,13 @@ from hop import CAPACITY, COLLECTORS, SIDE, STACK, measure_hop, measure_room
 from measure import Row, Times, against_limit, estimate, exactly, main, ratio_of, say
 
 from hotloop.clock import now_ns
-from hotloop.collect import Job, Recipe, WorkerOptions, Workers
-from hotloop.collect.board import LIMIT, STEPS
-from hotloop.collect.stripes import Watch
-from hotloop.envs.nes import MarioEnv
 from hotloop.record.memory import MemoryReader
-from hotloop.replay import FrameReplay, FrameWriter
-from hotloop.replay.storage import Field, allocate, attach
+from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
+from hotloop.training.collect.control_block import LIMIT, STEPS
+from hotloop.training.envs.nes import MarioEnv
+from hotloop.training.replay import FrameReplay, FrameWriter
+from hotloop.training.replay.lane_writer import Watch
+from hotloop.training.shared_memory import Field, allocate, attach
 
 BUTTONS = 7
 BATCH = 64
@@ -112,7 +112,7 @@ class InPlace:
     def __init__(self, stack: ExitStack) -> None:
         self.replay = make_replay("shared")
         stack.callback(self.replay.close)
-        job = Job(Recipe("hotloop.envs.nes:MarioEnv"), Recipe("collectors:AnyButton"), frames_per_step=4)
+        job = Job(Recipe("hotloop.training.envs.nes:MarioEnv"), Recipe("collectors:AnyButton"), frames_per_step=4)
         options = WorkerOptions(COLLECTORS, ahead=FOR_EVER, hang_s=1e6)
         self._workers = stack.enter_context(Workers(job, self.replay, {"w": np.zeros(1)}, options))
         self._workers.start()

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from measure import Estimate, Row, Times, against_limit, estimate, interleave, main, number, ratio_of, say
 
-from hotloop.learn import DQN, DQNConfig, QShape
-from hotloop.learn.choose import made_up_batch
+from hotloop.training.learn import DQN, DQNConfig, QShape
+from hotloop.training.learn.kernel_choice import made_up_batch
 
 INPUTS, ACTIONS, BATCH, UPDATES = 10, 3, 64, 8
 HIDDEN = 128
@@ -77,8 +77,8 @@ def sb3_update() -> Callable[[], object]:
 
 def numpy_update(batch: Any) -> Callable[[], object]:
     """The kernel's twin: plain NumPy."""
-    from hotloop.learn import dqn_twin
-    from hotloop.learn.dqn_fused import FusedMLP
+    from hotloop.training.learn.dqn import fused_reference
+    from hotloop.training.learn.dqn.fused import FusedMLP
 
     kernel = DQN(CONFIG, kernel="numba")._kernel
     assert isinstance(kernel, FusedMLP)
@@ -86,7 +86,7 @@ def numpy_update(batch: Any) -> Callable[[], object]:
     done, silence = [0], np.empty((0, 2, 0), np.float32)
 
     def update() -> None:
-        dqn_twin.update_many(kernel.vectors, weighted, kernel.net, kernel.numbers, silence, done[0])
+        fused_reference.update_many(kernel.vectors, weighted, kernel.net, kernel.numbers, silence, done[0])
         done[0] += UPDATES
 
     return update

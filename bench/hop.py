@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from measure import Row, against_limit, estimate, exactly, interleave, ratio_of, say
 
-from hotloop.collect.stripes import Stripe, Watch
-from hotloop.replay import FrameReplay, Prioritised
+from hotloop.training.replay import FrameReplay, Prioritised
+from hotloop.training.replay.lane_writer import Stripe, Watch
 
 COLLECTORS, SIDE, STACK = 2, 84, 4
 CAPACITY = 8_000

@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 from measure import Row, Times, estimate, interleave, main, ratio_of, say
 
-from hotloop.envs.nes import layout
-from hotloop.envs.nes.config import SIMPLE
-from hotloop.envs.nes.emulator import mask_of
-from hotloop.envs.nes.mario import MarioEnv
-from hotloop.envs.nes.rom import RUNNER
-from hotloop.envs.nes.starts import START_LIMIT, load_routes
+from hotloop.training.envs.nes import memory_layout
+from hotloop.training.envs.nes.config import SIMPLE
+from hotloop.training.envs.nes.emulator import mask_of
+from hotloop.training.envs.nes.mario import MarioEnv
+from hotloop.training.envs.nes.rom import RUNNER
+from hotloop.training.envs.nes.start_states import START_LIMIT, load_routes
 
 LEVEL = "1-1"
 STEPS = 60
@@ -127,10 +127,10 @@ def begin_there(env: Any) -> None:
     """Start the level in nes-py, and let its `reset` come back to there."""
     env.reset()
     for frame in range(START_LIMIT):
-        if layout.is_playing(env.ram):
+        if memory_layout.is_playing(env.ram):
             env._backup()
             return
-        pressed = env.ram[layout.MODE] == layout.MODE_TITLE and frame % 16 >= 12
+        pressed = env.ram[memory_layout.MODE] == memory_layout.MODE_TITLE and frame % 16 >= 12
         env.step(BITS["START"] if pressed else 0)
     raise RuntimeError(f"the level did not begin within {START_LIMIT} frames")
 

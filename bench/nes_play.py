@@ -13,7 +13,7 @@ from contextlib import closing
 
 import numpy as np
 
-from hotloop.envs.nes.mario import MarioEnv
+from hotloop.training.envs.nes.mario import MarioEnv
 
 RUN, RUN_JUMP = 3, 4
 RIGHTWARDS = (1, 2, 3, 4)

@@ -18,7 +18,7 @@ import psutil
 import torch
 from measure import Estimate, Row, Times, against_limit, estimate, exactly, interleave, main, ratio_of, say
 
-from hotloop.replay import FrameReplay, Prioritised, VectorReplay
+from hotloop.training.replay import FrameReplay, Prioritised, VectorReplay
 
 MS, US = 1e6, 1e3
 BATCH, STACK, SIDE = 256, 4, 96

@@ -14,12 +14,12 @@ from measure import Row, Times, against_limit, estimate, interleave, main, ratio
 from ricochet_study import StudyBoard
 
 from hotloop.clock import now_ns
-from hotloop.envs.compiled import kernel
-from hotloop.envs.ricochet import LEVELS, RicochetVectorEnv
-from hotloop.envs.ricochet.boards import find_stops, pack_robots, slide
-from hotloop.envs.ricochet.kernels import bare_search, bare_state
-from hotloop.envs.ricochet.layout import GOAL, TARGET, Search, State
-from hotloop.envs.ricochet.solver import canonical, find_bounds, new_search, solve_board
+from hotloop.training.envs.numba_tools import kernel
+from hotloop.training.envs.ricochet import LEVELS, RicochetVectorEnv
+from hotloop.training.envs.ricochet.board_kernels import find_stops, pack_robots, slide
+from hotloop.training.envs.ricochet.kernels import bare_search, bare_state
+from hotloop.training.envs.ricochet.memory_layout import GOAL, TARGET, Search, State
+from hotloop.training.envs.ricochet.solver import canonical, find_bounds, new_search, solve_board
 
 BOARDS, SETTLE = 256, 60
 LIMIT_US = {"planes": BOARDS / 1.0, "rgb": BOARDS / 0.1}

@@ -24,8 +24,8 @@ import numpy as np
 from run_all import markdown, replace_section
 from sac_scores import DOCS, read_curve
 
-from hotloop.pipelines import ricochet
-from hotloop.pipelines.ppo_ricochet import Config
+from hotloop.training.pipelines.ppo_ricochet import Config
+from hotloop.training.tasks import ricochet
 
 FLOOR = DOCS / "ricochet-random.json"
 STEPS = (10, 20)

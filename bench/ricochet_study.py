@@ -2,7 +2,7 @@
 
 Written afresh from what the study says of itself, as the thing to compare with: a picture is drawn with PIL from
 nothing in each step, grid, walls, robots and target, 20 pixels a cell, and brought to 128×128 by a Lanczos filter. The
-boards are those of `hotloop.envs.ricochet`, so that both play the same.
+boards are those of `hotloop.training.envs.ricochet`, so that both play the same.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import math
 import numpy as np
 from PIL import Image, ImageDraw
 
-from hotloop.envs.ricochet import Puzzles
+from hotloop.training.envs.ricochet import Puzzles
 
 WAYS = ((0, -1), (1, 0), (0, 1), (-1, 0))
 COLOURS = ((214, 52, 52), (38, 104, 214), (34, 150, 76), (238, 172, 24))

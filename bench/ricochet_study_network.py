@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from hotloop.envs.ricochet import RicochetVectorEnv
-from hotloop.learn.losses import normalise, ppo_losses
+from hotloop.training.envs.ricochet import RicochetVectorEnv
+from hotloop.training.learn.losses import normalise, ppo_losses
 
 CHANNELS, LAYERS, FEATURES, ACTIONS = 32, 2, 128, 16
 BOARDS, STEPS, EPOCHS = 8, 2, 4

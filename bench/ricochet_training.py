@@ -21,12 +21,12 @@ from ricochet_study_network import BOARDS as STUDY_BOARDS
 from ricochet_study_network import STEPS as STUDY_STEPS
 from ricochet_study_network import study_training
 
-from hotloop.envs.ricochet import RicochetVectorEnv
-from hotloop.pipelines import ricochet
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.ppo_ricochet import PRESETS, Agent, Config, Steps, Training, collect, learn
-from hotloop.pipelines.promotion import Solved
-from hotloop.pipelines.timing import Laps
+from hotloop.training.envs.ricochet import RicochetVectorEnv
+from hotloop.training.pipelines.ppo_ricochet import PRESETS, Agent, Config, Steps, Training, collect, learn
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.tasks import ricochet
+from hotloop.training.tasks.curriculum import Solved
 
 ENVS, ROLLOUT, BOARDS, EPOCHS, BANK = 16, 16, 8, 4, 500
 THREADS = 2

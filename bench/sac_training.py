@@ -21,12 +21,9 @@ from stable_baselines3 import SAC as SB3SAC
 from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 from torch.nn import functional as f
 
-from hotloop.learn.sac_networks import squash
-from hotloop.learn.sac_state import SACState
-from hotloop.pipelines import carracing
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.games import training_seeds
-from hotloop.pipelines.sac_carracing import (
+from hotloop.training.learn.sac.networks import squash
+from hotloop.training.learn.sac.state import SACState
+from hotloop.training.pipelines.sac_carracing import (
     FAITHFUL,
     Agent,
     Config,
@@ -36,7 +33,10 @@ from hotloop.pipelines.sac_carracing import (
     learn,
     make_replay,
 )
-from hotloop.pipelines.timing import Laps
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.tasks import carracing
+from hotloop.training.tasks.game import training_seeds
 
 BATCH, STARTS, GAMMA = 256, 300, 0.99
 STUDY, SB3 = "the study", "Stable-Baselines3"

@@ -13,10 +13,10 @@ import numpy as np
 import torch
 from measure import Row, against_limit, estimate, interleave, main, ratio_of, say
 
-from hotloop.learn import SAC, SACConfig
-from hotloop.learn.choose import made_up_steps
-from hotloop.pipelines.sac_carracing import FAITHFUL, Config, _learner_config
-from hotloop.pipelines.update_report import UpdateReport, flops_of, peak_flops_per_s
+from hotloop.training.learn import SAC, SACConfig
+from hotloop.training.learn.kernel_choice import made_up_steps
+from hotloop.training.pipelines.sac_carracing import FAITHFUL, Config, _learner_config
+from hotloop.training.run.update_report import UpdateReport, flops_of, peak_flops_per_s
 
 ASKED = 2.0
 SUM_LIMIT = 1.02

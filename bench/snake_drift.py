@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from measure import Row, against_limit, exactly, main, say
 
-from hotloop.learn import checkpoint
+from hotloop.training.run import checkpoint
 
 HERE = Path(__file__).resolve().parent
 GROWTHS = {1_024: 8_000, 5_000: 50_000}

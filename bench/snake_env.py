@@ -13,7 +13,7 @@ import torch
 from measure import Row, Times, against_limit, estimate, interleave, main, ratio_of, say
 from snake_study import StudySnake
 
-from hotloop.envs.snake import SnakeVectorEnv
+from hotloop.training.envs.snake import SnakeVectorEnv
 
 GAMES, MANY_GAMES = 256, 4096
 OUR_STEPS = 100

@@ -21,11 +21,11 @@ from stable_baselines3 import DQN as SB3DQN
 from stable_baselines3.common.vec_env import VecEnv
 from torch import nn
 
-from hotloop.pipelines import snake
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.dqn_snake import FAITHFUL, Agent, Training, collect, learn, make_replay
-from hotloop.pipelines.games import training_seeds
-from hotloop.pipelines.timing import Laps
+from hotloop.training.pipelines.dqn_snake import FAITHFUL, Agent, Training, collect, learn, make_replay
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.tasks import snake
+from hotloop.training.tasks.game import training_seeds
 
 GAMES, BATCH, BUFFER = 256, 64, 100_000
 WARM = 12

@@ -25,8 +25,8 @@ sys.path.insert(0, str(ROOT))
 from tests.collecting import check_batch, light_job, light_replay, light_weights, shared_memory  # noqa: E402
 
 from hotloop.clock import now_ns  # noqa: E402
-from hotloop.collect import Collected, Job, Recipe, WorkerOptions, Workers  # noqa: E402
-from hotloop.replay import FrameReplay, Prioritised  # noqa: E402
+from hotloop.training.collect import Collected, Job, Recipe, WorkerOptions, Workers  # noqa: E402
+from hotloop.training.replay import FrameReplay, Prioritised  # noqa: E402
 
 BATCH = 64
 NOTICE_S = 60.0
@@ -146,7 +146,7 @@ def soak_light(kills: int) -> None:
 
 def soak_emulators(kills: int) -> None:
     """NES emulators."""
-    job = Job(Recipe("hotloop.envs.nes:MarioEnv"), Recipe("tests.collecting:RandomPolicy", {"actions": 7}))
+    job = Job(Recipe("hotloop.training.envs.nes:MarioEnv"), Recipe("tests.collecting:RandomPolicy", {"actions": 7}))
     replay = FrameReplay(4000, 2, (84, 84), storage="shared", prioritised=Prioritised())
     run(Soak("emulators", kills), job, replay, light=False, pause_s=2.0)
     replay.close()

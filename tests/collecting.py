@@ -20,9 +20,9 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from hotloop.collect import Job, Recipe
 from hotloop.errors import HotloopError
-from hotloop.replay import Batch, FrameReplay
+from hotloop.training.collect import Job, Recipe
+from hotloop.training.replay import Batch, FrameReplay
 
 ROOT = Path(__file__).resolve().parent.parent
 SIDE, STACK, HEADER = 16, 4, 12

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from hotloop.learn import checkpoint
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.options import Options
-from hotloop.pipelines.result import Result
-from hotloop.pipelines.shell import Shell
+from hotloop.cli.recording import ProfileOptions, TrainingRecording
+from hotloop.training.run import checkpoint
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.options import Options
+from hotloop.training.run.recording import Recording
+from hotloop.training.run.result import Result
+from hotloop.training.run.training_run import Shell
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,10 @@ class Trainee:
         return {"learner": {"w": np.array([self.counts.env_steps])}}, {"mine": 1}
 
 
-def run(trainee: Trainee, options: Options, at_step: dict[int, Any] | None = None) -> Result:
-    with Shell("fake", trainee.config, options) as shell:
+def run(
+    trainee: Trainee, options: Options, at_step: dict[int, Any] | None = None, recording: Recording | None = None
+) -> Result:
+    with Shell("fake", trainee.config, options, recording) as shell:
         shell.begin(trainee)
         while shell.going():
             trainee.turn()
@@ -58,5 +62,9 @@ def run(trainee: Trainee, options: Options, at_step: dict[int, Any] | None = Non
         return shell.finish()
 
 
+def recorder() -> TrainingRecording:
+    return TrainingRecording(ProfileOptions())
+
+
 def options(tmp_path: Path, **more: Any) -> Options:
-    return Options(**{"out": tmp_path / "run", "profile": False, "tensorboard": False, "quiet": True, **more})
+    return Options(**{"out": tmp_path / "run", "tensorboard": False, "quiet": True, **more})

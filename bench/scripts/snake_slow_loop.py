@@ -19,7 +19,7 @@ import torch
 from snake_study import StudySnake
 from torch import nn
 
-from hotloop.pipelines.agents import load_agent
+from hotloop.training.agents.load import load_agent
 
 GAMES, BATCH, UPDATES, LEARNING_STARTS = 32, 64, 4, 4_000
 FEATURES = {False: 10, True: 13}

@@ -5,6 +5,7 @@ Importing it is cheap: what is heavy (pyarrow, matplotlib, torch's hooks) is imp
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from hotloop.errors import HotloopError
@@ -31,6 +32,9 @@ _LATER = {
     "load": "hotloop.trace.load",
     "record": "hotloop.record.session",
 }
+
+
+__path__.append(os.path.join(__path__[0], "deprecated"))  # names of version 0.1, such as hotloop.replay
 
 
 def __getattr__(name: str) -> Any:

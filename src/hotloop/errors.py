@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+INTERRUPTED = 130
+"""Exit code of a program that Ctrl-C ended."""
+
 
 class HotloopError(Exception):
     """A mistake of the call: shown as one line, exit code 2."""
@@ -33,3 +36,12 @@ class ScriptNotFound(HotloopError):
 
 class DependencyMissing(HotloopError):
     """An optional library that this needs is not installed."""
+
+
+def exit_code_of(error: BaseException | None) -> int:
+    """Return the exit code of a program that an error ends; 0 for none."""
+    if isinstance(error, KeyboardInterrupt):
+        return INTERRUPTED
+    if isinstance(error, SystemExit):
+        return error.code if isinstance(error.code, int) else int(error.code is not None)
+    return int(error is not None)

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hotloop.cli.main import main
-from hotloop.pipelines import dqn_snake
-from hotloop.pipelines.options import Options
+from hotloop.training.pipelines import dqn_snake
+from hotloop.training.run.options import Options
 
 CONFIG = replace(
     dqn_snake.Config(),
@@ -21,7 +21,7 @@ CONFIG = replace(
 FOREVER = """
 import sys
 from hotloop.cli.main import main
-from hotloop.pipelines import snake
+from hotloop.training.pipelines import snake
 play, watch = snake.play_episodes, snake.watch
 def forever(play):
     def again(*args):
@@ -38,7 +38,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("trained") / "run"
-    dqn_snake.train(CONFIG, Options(out=out, steps=1024, profile=False, tensorboard=False, quiet=True))
+    dqn_snake.train(CONFIG, Options(out=out, steps=1024, tensorboard=False, quiet=True))
     return out
 
 

@@ -20,9 +20,9 @@ from tests.collecting import ROOT, check_batch, light_job, light_replay, light_w
 
 import hotloop
 from hotloop.clock import now_ns
-from hotloop.collect import Job, Recipe, WorkerOptions, Workers
-from hotloop.replay import FrameReplay, Prioritised
 from hotloop.trace import summary
+from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
+from hotloop.training.replay import FrameReplay, Prioritised
 
 KILLS = 4
 PATIENCE_S = 60.0
@@ -30,7 +30,7 @@ PATIENCE_S = 60.0
 LEARNER = """
 import sys, time
 sys.path.insert(0, sys.argv[1])
-from hotloop.collect import WorkerOptions, Workers
+from hotloop.training.collect import WorkerOptions, Workers
 from tests.collecting import light_job, light_replay, light_weights, shared_memory
 how = sys.argv[2]
 workers = Workers(light_job(pause_s=0.001), light_replay(500), light_weights(), WorkerOptions(count=2))
@@ -50,7 +50,7 @@ while True:
 SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from hotloop.collect import WorkerOptions, Workers
+from hotloop.training.collect import WorkerOptions, Workers
 from tests.collecting import light_job, light_replay, light_weights
 options = WorkerOptions(count=2, lockstep=True)
 with Workers(light_job(), light_replay(2000), light_weights(), options) as workers:
@@ -179,7 +179,7 @@ def test_an_unmodified_script_is_recorded_with_its_workers(tmp_path: Path) -> No
 def test_an_emulator_plays_in_a_worker() -> None:
     pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
     job = Job(
-        Recipe("hotloop.envs.nes:MarioEnv"),
+        Recipe("hotloop.training.envs.nes:MarioEnv"),
         Recipe("tests.collecting:RandomPolicy", {"actions": 7}),
         frames_per_step=4,
         figures=("flag", "distance", "cause"),

@@ -17,7 +17,7 @@ import pytest
 
 from hotloop.cli.main import main
 from hotloop.counters import COUNTERS
-from hotloop.pipelines import PIPELINES, pipeline
+from hotloop.training.registry import PIPELINES, pipeline
 
 SNAKE = ("--envs", "16", "--board", "6", "--hidden", "32", "--kernel", "torch")
 SMALL = {

@@ -17,12 +17,17 @@ import numpy as np
 import pytest
 from tests.disks import small_disk
 from tests.refusals import refusal
+from tests.trainee import recorder
 
+from hotloop.cli.recording import TrainingRecording
 from hotloop.cli.train import parse
 from hotloop.errors import HotloopError
-from hotloop.learn import Choice, checkpoint
-from hotloop.pipelines import dqn_snake, load_agent, ppo_snake, snake
-from hotloop.pipelines.options import Options
+from hotloop.training.agents.load import load_agent
+from hotloop.training.learn import Choice
+from hotloop.training.pipelines import dqn_snake, ppo_snake
+from hotloop.training.run import checkpoint
+from hotloop.training.run.options import Options
+from hotloop.training.tasks import snake
 
 DQN = dqn_snake.Config(
     envs=16, board=6, features="basic", hidden=(32, 32), buffer=2000, learning_starts=500, updates_per_step=2,
@@ -42,10 +47,10 @@ VARIANTS = {
 }  # fmt: skip
 
 
-def train(variant: str, out: Path, **more: Any) -> Any:
+def train(variant: str, out: Path, recording: TrainingRecording | None = None, **more: Any) -> Any:
     module, config = VARIANTS[variant]
-    settings = {"profile": False, "tensorboard": False, "quiet": True, "eval_episodes": 4, "eval_every": 700, **more}
-    return module.train(config, Options(out=out, **settings))
+    settings = {"tensorboard": False, "quiet": True, "eval_episodes": 4, "eval_every": 700, **more}
+    return module.train(config, Options(out=out, **settings), recording)
 
 
 def everything(path: str | Path) -> dict[str, np.ndarray]:
@@ -78,7 +83,7 @@ def flags(config: dqn_snake.Config) -> list[str]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_a_resumed_run_is_the_run_that_was_never_stopped(variant: str, tmp_path: Path) -> None:
     whole = train(variant, tmp_path / "whole", steps=2048)
-    again = train(variant, tmp_path / "again", steps=2048, profile=True, eval_every=0)
+    again = train(variant, tmp_path / "again", recorder(), steps=2048, eval_every=0)
     assert_same(whole.checkpoint, again.checkpoint)
     train(variant, tmp_path / "half", steps=1024)
     rest = train(variant, tmp_path / "rest", steps=2048, resume=tmp_path / "half")
@@ -89,7 +94,7 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(variant: str, tmp_path:
 def test_another_seed_gives_another_run(tmp_path: Path) -> None:
     ours = train("dqn", tmp_path / "a", steps=1024)
     theirs = dqn_snake.train(
-        replace(DQN, seed=1), Options(out=tmp_path / "b", steps=1024, profile=False, tensorboard=False, quiet=True)
+        replace(DQN, seed=1), Options(out=tmp_path / "b", steps=1024, tensorboard=False, quiet=True)
     )
     ours, theirs = everything(ours.checkpoint), everything(theirs.checkpoint)
     assert all(ours[name].tobytes() != theirs[name].tobytes() for name in ("env.obs", "rng", "episodes.return"))
@@ -136,12 +141,12 @@ def test_a_kernel_that_was_chosen_is_written_down_and_kept(
         return Choice(candidates[0], {})
 
     def begin(out: str, **more: Any) -> Any:
-        settings = {"profile": False, "tensorboard": False, "quiet": True, "eval_episodes": 0}
+        settings = {"tensorboard": False, "quiet": True, "eval_episodes": 0}
         return module.train(replace(config, kernel="auto"), Options(out=tmp_path / out, **settings, **more))
 
-    monkeypatch.setattr("hotloop.learn.choose_kernel", choose)
+    monkeypatch.setattr("hotloop.training.learn.choose_kernel", choose)
     first = begin("first", steps=1024)
-    monkeypatch.setattr("hotloop.learn.choose_kernel", choose_another)
+    monkeypatch.setattr("hotloop.training.learn.choose_kernel", choose_another)
     rest = begin("rest", steps=2048, resume=tmp_path / "first")
     assert asked == [None]
     for result in (first, rest):
@@ -155,7 +160,7 @@ def test_a_kernel_that_was_chosen_is_written_down_and_kept(
 STUCK = """
 import os, signal, sys, time
 from hotloop.cli.main import main
-from hotloop.pipelines import dqn_snake
+from hotloop.training.pipelines import dqn_snake
 def stuck(run, timed):
     for number in {signals}:
         os.kill(os.getpid(), number)
@@ -166,7 +171,7 @@ sys.exit(main(['train', 'dqn-snake', '--kernel', 'torch', '--envs', '4', '--out'
 SLOW_SAVE = """
 import sys, time
 from hotloop.cli.main import main
-from hotloop.learn import checkpoint
+from hotloop.training.learn import checkpoint
 write = checkpoint.write
 def slow(*args):
     print('saving', flush=True)

@@ -18,12 +18,14 @@ from tests.refusals import refusal
 
 from hotloop.cli import evaluate
 from hotloop.errors import HotloopError
-from hotloop.pipelines import carracing, load_agent, sac_carracing
-from hotloop.pipelines.options import Options
-from hotloop.pipelines.shipped import save_agent
 from hotloop.trace.build import build_process
 from hotloop.trace.files import Budget
 from hotloop.trace.reading import read_process
+from hotloop.training.agents.export import save_agent
+from hotloop.training.agents.load import load_agent
+from hotloop.training.pipelines import sac_carracing
+from hotloop.training.run.options import Options
+from hotloop.training.tasks import carracing
 
 SMALL = ("--envs", "2", "--batch", "16", "--learning-starts", "40", "--buffer", "2000", "--max-frames", "58")
 SMALL += ("--channels", "4", "4", "4", "--hidden", "16", "--threads", "1", "--updates-per-step", "2")

@@ -21,7 +21,8 @@ pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip i
 from tests.refusals import refusal
 
 from hotloop.clock import now_ns
-from hotloop.pipelines import load_agent, mario
+from hotloop.training.agents.load import load_agent
+from hotloop.training.tasks import mario
 
 SMALL = ("--batch", "8", "--learning-starts", "100", "--buffer", "2000", "--max-steps", "20", "--epsilon-steps", "100")
 SMALL += ("--channels", "4", "4", "4", "--hidden", "16", "--epoch", "4", "--kernel", "lean")
@@ -195,7 +196,7 @@ class Run:
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children()
-        return [each for each in children if "hotloop.collect.worker" in " ".join(each.cmdline())]
+        return [each for each in children if "hotloop.training.collect.worker_main" in " ".join(each.cmdline())]
 
     def wait_for(self, what: Callable[[], bool]) -> None:
         deadline = now_ns() + round(PATIENCE_S * 1e9)
@@ -248,8 +249,8 @@ def test_what_was_learnt_is_saved_when_too_many_workers_have_ended(tmp_path: Pat
 
 
 GREEDY = """
-from hotloop.pipelines.apart import play_apart
-from hotloop.pipelines.dqn_mario import Agent, Config
+from hotloop.training.agents.subprocess_player import play_apart
+from hotloop.training.pipelines.dqn_mario import Agent, Config
 
 config = Config(workers=0, channels=(4, 4, 4), hidden=16)
 play_apart("dqn-mario", config, Agent(config).learner.tensors(), 100_000, "1-1")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from tests.refusals import refusal
 
-from hotloop.pipelines import load_agent
+from hotloop.training.agents.load import load_agent
 
 SMALL = ("--size", "8", "--bank-boards", "60", "--envs", "8", "--boards", "4", "--rollout", "4", "--channels", "4")
 SMALL += ("--hidden", "16", "--threads", "1", "--epochs", "2")

@@ -26,8 +26,8 @@ from typing import Any
 import numpy as np
 
 from hotloop.clock import now_ns
-from hotloop.learn import checkpoint
-from hotloop.learn.checkpoint_files import META, SUFFIX, _digest_of
+from hotloop.training.run import checkpoint
+from hotloop.training.run.checkpoint_files import META, SUFFIX, _digest_of
 
 SNAKE = "--envs 8 --board 6 --features basic --hidden 16 16 --kernel numba"
 FLAGS = {

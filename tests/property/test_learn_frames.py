@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.learn.frames import fold_rows_twin, fold_weights, folded
+from hotloop.training.learn.kernels.frame_input import fold_rows_twin, fold_weights, folded
 
 
 @given(

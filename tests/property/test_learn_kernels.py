@@ -10,23 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import from_numpy
 
-from hotloop.learn import (
-    DQN,
-    PPO,
-    DQNConfig,
-    PPOConfig,
-    QShape,
-    Rollout,
-    Transitions,
-    dqn_fused,
-    dqn_twin,
-    ppo_fused,
-    ppo_twin,
-)
-from hotloop.learn.choose import made_up_batch
-from hotloop.learn.dqn_state import ADAM_EPS
-from hotloop.learn.matmul import matmul
-from hotloop.learn.ppo_state import ADAM_EPS as PPO_ADAM_EPS
+from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, QShape, Rollout, Transitions
+from hotloop.training.learn.dqn import fused as dqn_fused
+from hotloop.training.learn.dqn import fused_reference
+from hotloop.training.learn.dqn.state import ADAM_EPS
+from hotloop.training.learn.kernel_choice import made_up_batch
+from hotloop.training.learn.kernels.matmul import matmul
+from hotloop.training.learn.ppo import fused as ppo_fused
+from hotloop.training.learn.ppo import fused_reference as ppo_twin
+from hotloop.training.learn.ppo.state import ADAM_EPS as PPO_ADAM_EPS
 
 SIZES = st.integers(1, 70)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -145,7 +137,9 @@ def test_dqn_equals_its_twin(config: DQNConfig, done: int, seed: int) -> None:
 
     def twin(rng: np.random.Generator | None) -> tuple[dqn_fused.Vectors, tuple]:
         vectors = dqn_fused.Vectors(*(nearby(vector, depth, rng) for vector in begin))
-        found = dqn_twin.update_many(vectors, near_batch(batch, depth, rng), kernel.net, kernel.numbers, noise, done)
+        found = fused_reference.update_many(
+            vectors, near_batch(batch, depth, rng), kernel.net, kernel.numbers, noise, done
+        )
         return vectors, found
 
     found = dqn_fused.update_many(ours, batch, kernel.net, kernel.numbers, noise, done)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.replay import FrameReplay, Prioritised, ReplayError, VectorReplay
+from hotloop.training.replay import FrameReplay, Prioritised, ReplayError, VectorReplay
 
 GAMMA = 0.9
 compiled = settings(max_examples=60, deadline=None)

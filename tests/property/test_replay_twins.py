@@ -8,9 +8,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.replay import frame_kernels, kernels, prioritised, sumtree, twin
-from hotloop.replay.kernels import FINAL, FLAGS, START, TERMINATED, TRUNCATED, Shape
-from hotloop.replay.sumtree import FAN, SumTree, level_offsets
+from hotloop.training.replay import frame_kernels, kernels, prioritised, reference, sum_tree
+from hotloop.training.replay.kernels import FINAL, FLAGS, START, TERMINATED, TRUNCATED, Shape
+from hotloop.training.replay.sum_tree import FAN, SumTree, level_offsets
 
 seeds = st.integers(0, 2**63 - 1)
 # The first call of a kernel compiles it.
@@ -64,14 +64,16 @@ def _equal(a: Any, b: Any) -> None:
 
 
 def complete_ids(shape: Shape, heads: np.ndarray, words: np.ndarray) -> np.ndarray:
-    held = twin.steps_held(heads, shape)
-    return np.array([s * shape.stripes + lane for lane, s in held if twin.complete(words, shape, lane, s)], np.int64)
+    held = reference.steps_held(heads, shape)
+    return np.array(
+        [s * shape.stripes + lane for lane, s in held if reference.complete(words, shape, lane, s)], np.int64
+    )
 
 
 @compiled
 @given(seeds, st.integers(0, 10**6))
 def test_random_numbers(seed: int, counter: int) -> None:
-    assert kernels.random_unit(seed, counter) == twin.random_unit(seed, counter)
+    assert kernels.random_unit(seed, counter) == reference.random_unit(seed, counter)
     assert 0 <= kernels.random_unit(seed, counter) < 1
 
 
@@ -79,9 +81,9 @@ def test_random_numbers(seed: int, counter: int) -> None:
 @given(rings(frames=True))
 def test_what_may_be_sampled(ring: tuple[Shape, np.ndarray, np.ndarray]) -> None:
     shape, heads, words = ring
-    both((heads, shape, np.zeros(shape.stripes, np.int64)), kernels.count_steps, twin.count_steps)
-    for lane, seq in twin.steps_held(heads, shape):
-        assert kernels.complete(words, shape, lane, seq) == twin.complete(words, shape, lane, seq)
+    both((heads, shape, np.zeros(shape.stripes, np.int64)), kernels.count_steps, reference.count_steps)
+    for lane, seq in reference.steps_held(heads, shape):
+        assert kernels.complete(words, shape, lane, seq) == reference.complete(words, shape, lane, seq)
 
 
 @compiled
@@ -89,7 +91,7 @@ def test_what_may_be_sampled(ring: tuple[Shape, np.ndarray, np.ndarray]) -> None
 def test_draw(ring: tuple[Shape, np.ndarray, np.ndarray], seed: int) -> None:
     shape, heads, words = ring
     if len(complete_ids(shape, heads, words)):
-        both((heads, words, shape, seed, np.zeros(20, np.int64)), kernels.draw, twin.draw)
+        both((heads, words, shape, seed, np.zeros(20, np.int64)), kernels.draw, reference.draw)
 
 
 @compiled
@@ -99,7 +101,7 @@ def test_push(ring: tuple[Shape, np.ndarray, np.ndarray], data: st.DataObject) -
     first = data.draw(st.integers(0, shape.stripes - 1))
     count = data.draw(st.integers(1, shape.stripes - first))
     staged = np.arange(count * words.shape[1], dtype=np.uint32).reshape(count, -1)
-    both((words, staged, heads, first, shape), kernels.push, twin.push)
+    both((words, staged, heads, first, shape), kernels.push, reference.push)
 
 
 @compiled
@@ -111,8 +113,8 @@ def test_gather(ring: tuple[Shape, np.ndarray, np.ndarray], gamma: float) -> Non
     out = (np.zeros((b, 1), np.uint32), np.zeros((b, 2), np.uint32), np.zeros((b, 2), np.uint32))
     out = (*out, np.zeros(b, np.float32), np.zeros(b, np.float32))
     returns = (shape.ahead + 1, gamma)
-    both((words, words.view(np.float32), shape, ids, returns, out), kernels.gather, twin.gather)
-    both((words, ids % len(words), 2, out[1]), kernels.copy_words, twin.copy_words)
+    both((words, words.view(np.float32), shape, ids, returns, out), kernels.gather, reference.gather)
+    both((words, ids % len(words), 2, out[1]), kernels.copy_words, reference.copy_words)
 
 
 @compiled
@@ -124,11 +126,11 @@ def test_locate(ring: tuple[Shape, np.ndarray, np.ndarray], gamma: float, zero: 
     places = np.zeros((b, stack + 1 if shape.ahead == 1 else 2 * stack), np.int64)
     out = (np.zeros((b, 5), np.uint32), np.zeros(b, np.float32), np.zeros(b, np.float32), places)
     options = (shape.ahead, gamma, stack, len(words) if zero else -1)
-    both((words, words.view(np.float32), shape, ids, options, out), frame_kernels.locate, twin.locate)
+    both((words, words.view(np.float32), shape, ids, options, out), frame_kernels.locate, reference.locate)
     for step in ids[:3].tolist():
-        slot = twin.slot_of(shape, step % shape.stripes, step // shape.stripes)
+        slot = reference.slot_of(shape, step % shape.stripes, step // shape.stripes)
         traced = (words, shape, slot, options[3], np.zeros(stack, np.int64))
-        both(traced, frame_kernels.trace_stack, twin.trace_stack)
+        both(traced, frame_kernels.trace_stack, reference.trace_stack)
 
 
 @compiled
@@ -143,7 +145,7 @@ def test_push_frames(ring: tuple[Shape, np.ndarray, np.ndarray], data: st.DataOb
     now, then = chance.integers(0, 256, (2, count, 6), dtype=np.uint8)
     step = (chance.integers(0, 9, (count, words.shape[1]), dtype=np.uint32), now, then)
     arguments = ((frames, words, heads), shape, first, step, ended, np.zeros(count, np.int64))
-    both(arguments, frame_kernels.push_frames, twin.push_frames)
+    both(arguments, frame_kernels.push_frames, reference.push_frames)
 
 
 @compiled
@@ -154,7 +156,7 @@ def test_gather_scaled(rows: int, scale: float, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, rows))
     span = (begin, data.draw(st.integers(begin, rows)))
     arguments = (frames, chance.integers(0, 9, rows), np.float32(scale), span, np.zeros((rows, 7), np.float32))
-    both(arguments, frame_kernels.gather_scaled, twin.gather_scaled)
+    both(arguments, frame_kernels.gather_scaled, reference.gather_scaled)
 
 
 priorities = st.sampled_from([0.0, 0.0, 1e-9, 0.1, 1.0, 3.0, 1e6])
@@ -168,10 +170,10 @@ def test_sum_tree(values: list[float], data: st.DataObject) -> None:
     tree.rebuild()
     changed = np.array(data.draw(st.lists(st.integers(0, len(values) - 1), max_size=9)), np.int64)
     tree.leaves[changed] = 0.7
-    both((tree.sums, tree.mins, tree.offsets, changed), sumtree.refresh, twin.refresh)
+    both((tree.sums, tree.mins, tree.offsets, changed), sum_tree.refresh, reference.refresh)
     if leaves.any():
         arguments = (tree.sums, tree.offsets, data.draw(seeds), np.zeros(13, np.int64))
-        both(arguments, sumtree.find_leaves, twin.find_leaves)
+        both(arguments, sum_tree.find_leaves, reference.find_leaves)
 
 
 @compiled
@@ -212,19 +214,19 @@ def test_priorities_follow_the_ring(ring: tuple[Shape, np.ndarray, np.ndarray], 
     earlier = np.array([data.draw(st.integers(0, head)) for head in heads.tolist()], np.int64)
     seen, leaves = np.zeros((shape.stripes, 2), np.int64), np.zeros(slots)
     prioritised.follow(earlier, words, shape, seen, leaves, 1.0)
-    both((heads, words, shape, seen, leaves, 2.0), prioritised.follow, twin.follow)
+    both((heads, words, shape, seen, leaves, 2.0), prioritised.follow, reference.follow)
     prioritised.follow(heads, words, shape, seen, leaves, 2.0)
     ids = complete_ids(shape, heads, words)
     assert sorted(np.flatnonzero(leaves)) == sorted(
-        twin.slot_of(shape, i % shape.stripes, i // shape.stripes) for i in ids
+        reference.slot_of(shape, i % shape.stripes, i // shape.stripes) for i in ids
     )
     if len(ids):
         chosen = np.array(data.draw(st.lists(st.sampled_from(np.flatnonzero(leaves).tolist()), min_size=1)), np.int64)
         out = (np.zeros(len(chosen), np.int64), np.zeros(len(chosen), np.float32))
-        both((chosen, leaves, shape, seen, (0.5, 0.4), out), prioritised.identify, twin.identify)
+        both((chosen, leaves, shape, seen, (0.5, 0.4), out), prioritised.identify, reference.identify)
         stale = ids - shape.stripes * shape.length
         some = np.concatenate([ids, stale[stale >= 0]])
         errors = np.linspace(0, 3, len(some), dtype=np.float32)
-        both((some, errors, shape, seen, leaves, (1e-6, 0.6)), prioritised.revalue, twin.revalue)
+        both((some, errors, shape, seen, leaves, (1e-6, 0.6)), prioritised.revalue, reference.revalue)
         errors[-1] = np.nan
-        both((some, errors, shape, seen, leaves, (1e-6, 0.6)), prioritised.revalue, twin.revalue)
+        both((some, errors, shape, seen, leaves, (1e-6, 0.6)), prioritised.revalue, reference.revalue)

@@ -9,9 +9,18 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.envs.ricochet import RicochetVectorEnv, raster, render, solve, twin, twin_raster
-from hotloop.envs.ricochet.config import CAUSES, LARGEST, RUNNING, SMALLEST, SOLVED, TIMEOUT, UNKNOWN, RicochetConfig
-from hotloop.envs.snake.twin import random_state
+from hotloop.training.envs.ricochet import RicochetVectorEnv, raster, raster_reference, reference, render, solve
+from hotloop.training.envs.ricochet.config import (
+    CAUSES,
+    LARGEST,
+    RUNNING,
+    SMALLEST,
+    SOLVED,
+    TIMEOUT,
+    UNKNOWN,
+    RicochetConfig,
+)
+from hotloop.training.envs.snake.reference import random_state
 
 SIZES, ROBOTS = st.integers(SMALLEST, LARGEST), st.integers(1, 4)
 OPTIONS = st.fixed_dictionaries(
@@ -25,18 +34,18 @@ OPTIONS = st.fixed_dictionaries(
 )
 
 
-def seen_by_twin(config: RicochetConfig, board: twin.Board) -> np.ndarray:
+def seen_by_twin(config: RicochetConfig, board: reference.Board) -> np.ndarray:
     return (
-        twin_raster.draw(board, raster.canvas(config.size, 128))
+        raster_reference.draw(board, raster.canvas(config.size, 128))
         if config.observation == "rgb"
-        else twin.see(config, board)
+        else reference.see(config, board)
     )
 
 
 def play_side_by_side(options: dict[str, Any], seed: int, chance: int, steps: int) -> None:
     config, rng = RicochetConfig(**options), random.Random(chance)
     env = RicochetVectorEnv(2, **options)
-    boards = [twin.make_for_level(config, random_state(seed + i)) for i in range(2)]
+    boards = [reference.make_for_level(config, random_state(seed + i)) for i in range(2)]
     observations, _ = env.reset(seed=seed)
     for board, seen in zip(boards, observations, strict=True):
         np.testing.assert_array_equal(seen, seen_by_twin(config, board))
@@ -47,14 +56,14 @@ def play_side_by_side(options: dict[str, Any], seed: int, chance: int, steps: in
         )
         observations, rewards, terminated, truncated, info = env.step(actions)
         for i, board in enumerate(boards):
-            reward, cause = twin.play(config, board, int(actions[i]))
+            reward, cause = reference.play(config, board, int(actions[i]))
             assert rewards[i] == np.float32(reward)
             assert (terminated[i], truncated[i]) == (cause == SOLVED, cause == TIMEOUT)
             if cause != RUNNING:
                 np.testing.assert_array_equal(info["final_obs"][i], seen_by_twin(config, board))
                 assert info["final_info"]["cause"][i] == CAUSES[cause]
                 assert info["final_info"]["steps"][i] == board.steps
-                boards[i] = board = twin.make_for_level(config, board.random)
+                boards[i] = board = reference.make_for_level(config, board.random)
             np.testing.assert_array_equal(observations[i], seen_by_twin(config, board))
             assert info["steps"][i] == board.steps
 
@@ -84,11 +93,11 @@ def test_generator_keeps_its_rules(size: int, robots: int, seed: int) -> None:
     """Checked on the walls alone, by the rules as the documentation has them."""
     env = RicochetVectorEnv(1, size=size, robots=robots)
     env.reset(seed=seed)
-    board = twin.read(render.write(env.puzzles()))
-    inner = {(cell, way) for cell, way in board.walls if twin.is_inside(size, twin.beside(cell, way))}
-    assert all((twin.beside(cell, way), (way + 2) % 4) in inner for cell, way in inner)
-    centre = {(x, y) for x in range(size) for y in range(size) if twin.is_centre(size, (x, y))}
-    around_centre = {wall for wall in inner if wall[0] in centre or twin.beside(*wall) in centre}
+    board = reference.read(render.write(env.puzzles()))
+    inner = {(cell, way) for cell, way in board.walls if reference.is_inside(size, reference.beside(cell, way))}
+    assert all((reference.beside(cell, way), (way + 2) % 4) in inner for cell, way in inner)
+    centre = {(x, y) for x in range(size) for y in range(size) if reference.is_centre(size, (x, y))}
+    around_centre = {wall for wall in inner if wall[0] in centre or reference.beside(*wall) in centre}
     assert len(around_centre) == 2 * (8 if size % 2 == 0 else 4)
     juts, corners = structures(board, inner - around_centre)
     assert_walls_do_not_meet(inner, around_centre, juts, corners)
@@ -111,20 +120,20 @@ def test_generator_keeps_its_rules(size: int, robots: int, seed: int) -> None:
     if size == LARGEST:
         assert (len(juts), len(corners)) == (16, 16)
     homes = [{cell} for cell in corners] + [set(cells) for cells in juts.values()]
-    assert all(not any(twin.around(cell) & b for cell in a) for a in homes for b in homes if a is not b)
+    assert all(not any(reference.around(cell) & b for cell in a) for a in homes for b in homes if a is not b)
 
 
 def assert_walls_do_not_meet(
-    inner: set[twin.Wall],
-    around_centre: set[twin.Wall],
-    juts: dict[twin.Cell, tuple[twin.Cell, twin.Cell]],
-    corners: dict[twin.Cell, int],
+    inner: set[reference.Wall],
+    around_centre: set[reference.Wall],
+    juts: dict[reference.Cell, tuple[reference.Cell, reference.Cell]],
+    corners: dict[reference.Cell, int],
 ) -> None:
     """The ends of each structure's walls are its own, and no cell has walls of two structures."""
     built = [around_centre]
-    built += [{wall for wall in inner if {wall[0], twin.beside(*wall)} == set(pair)} for pair in juts.values()]
+    built += [{wall for wall in inner if {wall[0], reference.beside(*wall)} == set(pair)} for pair in juts.values()]
     built += [
-        {wall for wall in inner if (wall in sides) or (twin.beside(*wall), (wall[1] + 2) % 4) in sides}
+        {wall for wall in inner if (wall in sides) or (reference.beside(*wall), (wall[1] + 2) % 4) in sides}
         for cell, turn in corners.items()
         for sides in [{(cell, turn), (cell, (turn + 1) % 4)}]
     ]
@@ -134,28 +143,28 @@ def assert_walls_do_not_meet(
         assert len(set().union(*kind)) == sum(len(each) for each in kind)
 
 
-def ends(cell: twin.Cell, way: int) -> set[twin.Cell]:
+def ends(cell: reference.Cell, way: int) -> set[reference.Cell]:
     """The two ends of a wall, as crossings of the grid's lines."""
     (x, y), (right, down) = cell, (cell[0] + 1, cell[1] + 1)
     return ({(x, y), (right, y)}, {(right, y), (right, down)}, {(x, down), (right, down)}, {(x, y), (x, down)})[way]
 
 
 def structures(
-    board: twin.Board, walls: set[twin.Wall]
-) -> tuple[dict[twin.Cell, tuple[twin.Cell, twin.Cell]], dict[twin.Cell, int]]:
+    board: reference.Board, walls: set[reference.Wall]
+) -> tuple[dict[reference.Cell, tuple[reference.Cell, reference.Cell]], dict[reference.Cell, int]]:
     """Tell walls that jut from the border, by their end there, from Ls, by their cell with its orientation."""
     size, juts = board.size, {}
     for cell, way in walls:
         border = [point for point in ends(cell, way) if 0 in point or size in point]
         if border:
-            juts[border[0]] = (cell, twin.beside(cell, way))
+            juts[border[0]] = (cell, reference.beside(cell, way))
     jutting = {
         wall
         for wall in walls
-        if any(set(wall[:1]) <= set(pair) and twin.beside(*wall) in pair for pair in juts.values())
+        if any(set(wall[:1]) <= set(pair) and reference.beside(*wall) in pair for pair in juts.values())
     }
     rest = walls - jutting
-    sides: dict[twin.Cell, set[int]] = {}
+    sides: dict[reference.Cell, set[int]] = {}
     for cell, way in rest:
         sides.setdefault(cell, set()).add(way)
     corners = {}
@@ -170,34 +179,34 @@ def structures(
 @settings(max_examples=40, deadline=None)
 @given(st.integers(SMALLEST, 9), st.integers(1, 3), st.integers(0, 2**63))
 def test_solver_finds_what_a_plain_search_finds(size: int, robots: int, seed: int) -> None:
-    board = twin.make(RicochetConfig(size=size, robots=robots), seed)
+    board = reference.make(RicochetConfig(size=size, robots=robots), seed)
     most = {1: 12, 2: 6, 3: 4}[robots]
-    expected, found = twin.solve(board, most), solve(twin.pack([board]), most=most)
+    expected, found = reference.solve(board, most), solve(reference.pack([board]), most=most)
     if expected is None:
         assert found is None
         return
     assert found is not None
     assert found.length == len(expected) == len(found.actions)
-    assert found.moved == twin.fewest_robots(board, found.length) == len({action // 4 for action in found.actions})
+    assert found.moved == reference.fewest_robots(board, found.length) == len({action // 4 for action in found.actions})
     for k, action in enumerate(found.actions):
         robot, way = divmod(action, 4)
-        board.robots[robot] = twin.slide(board, board.robots, robot, way)
+        board.robots[robot] = reference.slide(board, board.robots, robot, way)
         assert (board.robots[board.target] == board.goal) == (k == found.length - 1)
 
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**63))
 def test_solver_on_whole_boards(seed: int) -> None:
-    board = twin.make(RicochetConfig(), seed)
-    expected, found = twin.solve(board, 3), solve(twin.pack([board]), most=3)
+    board = reference.make(RicochetConfig(), seed)
+    expected, found = reference.solve(board, 3), solve(reference.pack([board]), most=3)
     assert (found.length if found else UNKNOWN) == (len(expected) if expected else UNKNOWN)
 
 
 @settings(max_examples=30, deadline=None)
 @given(SIZES, ROBOTS, st.integers(0, 2**63))
 def test_text_is_the_board(size: int, robots: int, seed: int) -> None:
-    board = twin.make(RicochetConfig(size=size, robots=robots), seed)
-    again = twin.read(render.write(twin.pack([board])))
+    board = reference.make(RicochetConfig(size=size, robots=robots), seed)
+    again = reference.read(render.write(reference.pack([board])))
     assert (again.walls, again.robots, again.goal, again.target) == (
         board.walls,
         board.robots,

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from hotloop.envs import compiled
-from hotloop.envs.snake import bits, twin
-from hotloop.envs.snake.config import CAUSES, FEATURES, RUNNING, TIMEOUT, SnakeConfig
-from hotloop.envs.snake.vector import SnakeVectorEnv
+from hotloop.training.envs import numba_tools
+from hotloop.training.envs.snake import bits, reference
+from hotloop.training.envs.snake.config import CAUSES, FEATURES, RUNNING, TIMEOUT, SnakeConfig
+from hotloop.training.envs.snake.vector import SnakeVectorEnv
 
 OPTIONS = st.fixed_dictionaries(
     {
@@ -28,7 +28,7 @@ SMALL_OPTIONS = OPTIONS.filter(lambda options: options["board"] <= 10)
 MASK = (1 << 64) - 1
 
 
-def careful_action(config: SnakeConfig, game: twin.Game, rng: random.Random) -> int:
+def careful_action(config: SnakeConfig, game: reference.Game, rng: random.Random) -> int:
     """Mostly towards the food, mostly not into death, so that snakes grow and also die of everything."""
     actions = list(range(3 if config.actions == "relative" else 4))
     rng.shuffle(actions)
@@ -36,9 +36,9 @@ def careful_action(config: SnakeConfig, game: twin.Game, rng: random.Random) -> 
         return actions[0]
 
     def badness(action: int) -> tuple[bool, int]:
-        cell = twin.beside(game.head, twin._turned(config, game.heading, action))
+        cell = reference.beside(game.head, reference._turned(config, game.heading, action))
         assert game.food is not None
-        return twin.is_fatal(config, game, cell), twin._apart(cell, game.food)
+        return reference.is_fatal(config, game, cell), reference._apart(cell, game.food)
 
     return min(actions, key=badness)
 
@@ -48,52 +48,52 @@ def careful_action(config: SnakeConfig, game: twin.Game, rng: random.Random) -> 
 def test_kernel_plays_as_twin(options: dict[str, Any], seed: int, chance: int) -> None:
     config = SnakeConfig(**options)
     rng = random.Random(chance)
-    games = [twin.Game(random=twin.random_state(seed + i)) for i in range(3)]
+    games = [reference.Game(random=reference.random_state(seed + i)) for i in range(3)]
     env = SnakeVectorEnv(3, **options)
     observations, _ = env.reset(seed=seed)
     for game, seen in zip(games, observations, strict=True):
-        twin.begin(config, game)
-        np.testing.assert_array_equal(seen, twin.see(config, game))
+        reference.begin(config, game)
+        np.testing.assert_array_equal(seen, reference.see(config, game))
     # The twin searches cell by cell: on a large board a few steps are as much work as many on a small one.
     for _ in range(60 if config.board <= 13 else 4):
         actions = np.array([careful_action(config, game, rng) for game in games])
         observations, rewards, terminated, truncated, info = env.step(actions)
         for i, game in enumerate(games):
-            reward, cause = twin.play(config, game, int(actions[i]))
+            reward, cause = reference.play(config, game, int(actions[i]))
             assert rewards[i] == np.float32(reward)
             assert terminated[i] == (cause not in (RUNNING, TIMEOUT))
             assert truncated[i] == (cause == TIMEOUT)
             true_next = info.get("final_obs", observations)[i]
-            np.testing.assert_array_equal(true_next, twin.see(config, game))
+            np.testing.assert_array_equal(true_next, reference.see(config, game))
             if cause != RUNNING:
                 final = info["final_info"]
                 assert final["cause"][i] == CAUSES[cause]
                 assert (final["length"][i], final["steps"][i]) == (len(game.body), game.steps)
-                twin.begin(config, game)
+                reference.begin(config, game)
             assert info["_final_obs"][i] == (cause != RUNNING) if "final_obs" in info else cause == RUNNING
-            np.testing.assert_array_equal(observations[i], twin.see(config, game))
+            np.testing.assert_array_equal(observations[i], reference.see(config, game))
             assert (info["score"][i], info["steps"][i]) == (len(game.body) - 3, game.steps)
 
 
-def random_snake(config: SnakeConfig, rng: random.Random) -> twin.Game:
+def random_snake(config: SnakeConfig, rng: random.Random) -> reference.Game:
     """A snake of any length, by a walk that seldom turns into itself: many of them lie in tight coils."""
     head = (rng.randrange(config.board), rng.randrange(config.board))
     body, wanted = [head], rng.randint(3, config.cells)
     while len(body) < wanted:
-        ways = [cell for way in range(4) if twin.is_inside(config, cell := twin.beside(body[-1], way))]
+        ways = [cell for way in range(4) if reference.is_inside(config, cell := reference.beside(body[-1], way))]
         ways = [cell for cell in ways if cell not in body]
         if not ways:
             break
         # The cell with the fewest ways on keeps the walk close to what it has passed, so it gets long.
         rng.shuffle(ways)
-        body.append(min(ways, key=lambda cell: sum(twin.beside(cell, way) not in body for way in range(4))))
+        body.append(min(ways, key=lambda cell: sum(reference.beside(cell, way) not in body for way in range(4))))
     if len(body) < 3:
         return random_snake(config, rng)
     dx, dy = body[0][0] - body[1][0], body[0][1] - body[1][1]
-    game = twin.Game(
-        body, twin.STEPS.index((dx, dy)), steps=rng.randrange(config.max_steps), random=rng.getrandbits(64)
+    game = reference.Game(
+        body, reference.STEPS.index((dx, dy)), steps=rng.randrange(config.max_steps), random=rng.getrandbits(64)
     )
-    twin.place_food(config, game)
+    reference.place_food(config, game)
     return game
 
 
@@ -106,15 +106,15 @@ def test_kernel_agrees_in_tight_coils(options: dict[str, Any], chance: int) -> N
     if not games:
         return
     env = SnakeVectorEnv(len(games), **options)
-    env.set_state(twin.pack(config, games))
+    env.set_state(reference.pack(config, games))
     actions = np.array([careful_action(config, game, rng) for game in games])
     observations, rewards, _, _, info = env.step(actions)
     for i, game in enumerate(games):
-        reward, cause = twin.play(config, game, int(actions[i]))
+        reward, cause = reference.play(config, game, int(actions[i]))
         assert rewards[i] == np.float32(reward)
         if cause != RUNNING:
             assert info["final_info"]["cause"][i] == CAUSES[cause]
-        np.testing.assert_array_equal(info.get("final_obs", observations)[i], twin.see(config, game))
+        np.testing.assert_array_equal(info.get("final_obs", observations)[i], reference.see(config, game))
 
 
 def plain_fill(free: int, seeds: int) -> int:
@@ -132,7 +132,7 @@ def test_fill_runs(free: int, wanted: int) -> None:
 
 @njit
 def _count_and_lowest(value: np.uint64) -> tuple[int, int]:
-    return compiled.count_ones(value), compiled.lowest_one(value)
+    return numba_tools.count_ones(value), numba_tools.lowest_one(value)
 
 
 @given(st.integers(1, MASK))
@@ -150,7 +150,7 @@ def test_flood_is_a_search(board: int, density: float, chance: int) -> None:
     found, waiting = {start}, [start]
     while waiting:
         cell = waiting.pop()
-        further = {twin.beside(cell, way) for way in range(4)} & free - found
+        further = {reference.beside(cell, way) for way in range(4)} & free - found
         found |= further
         waiting += further
     scratch = np.zeros((4, board), np.uint64)

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 import torch
 
-from hotloop import pipelines
 from hotloop.cli import evaluate, play
 from hotloop.errors import HotloopError
+from hotloop.training.agents import load
 
 HALVES = """
 from pathlib import Path
 import numpy as np, torch
-from hotloop.pipelines import sac_carracing
-from hotloop.pipelines.options import Options
+from hotloop.training.pipelines import sac_carracing
+from hotloop.training.run.options import Options
 
 class Seen(Exception):
     pass
@@ -31,7 +31,7 @@ def look(shell, agent):
 
 sac_carracing.prepare = look
 try:
-    sac_carracing.train(sac_carracing.Config(threads=2), Options(out=Path("OUT"), profile=False))
+    sac_carracing.train(sac_carracing.Config(threads=2), Options(out=Path("OUT")))
 except Seen:
     pass
 """
@@ -56,7 +56,7 @@ def test_agents_play_with_one_thread(command: Any, monkeypatch: pytest.MonkeyPat
         seen.append(torch.get_num_threads())
         raise HotloopError("nothing to load")
 
-    monkeypatch.setattr(pipelines, "load_agent", load_agent)
+    monkeypatch.setattr(load, "load_agent", load_agent)
     parser = argparse.ArgumentParser()
     command.add_arguments(parser)
     before = torch.get_num_threads()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 
@@ -23,3 +24,31 @@ def test_importing_a_part_of_the_package_leaves_the_function_callable(first, tmp
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "0"
+
+
+@pytest.mark.parametrize(
+    ("old", "name"),
+    [
+        ("hotloop.collect", "Workers"),
+        ("hotloop.learn", "DQN"),
+        ("hotloop.pipelines", "load_agent"),
+        ("hotloop.pipelines.agents", "load_agent"),
+        ("hotloop.pipelines.dqn_snake", "train"),
+        ("hotloop.pipelines.options", "Options"),
+        ("hotloop.pipelines.shipped", "save_agent"),
+        ("hotloop.replay", "FrameReplay"),
+    ],
+)
+def test_a_module_that_moved_is_found_under_its_old_name_with_a_warning(old: str, name: str) -> None:
+    with pytest.warns(DeprecationWarning, match=f"{old} is deprecated: import hotloop.training"):
+        found = getattr(importlib.import_module(old), name)
+    assert found.__module__.startswith("hotloop.training.")
+
+
+@pytest.mark.parametrize("game", ["carracing", "nes", "ricochet", "snake"])
+def test_the_short_names_of_the_environments_stay(game: str, recwarn: pytest.WarningsRecorder) -> None:
+    short = importlib.import_module(f"hotloop.envs.{game}")
+    defined = importlib.import_module(f"hotloop.training.envs.{game}")
+    assert set(short.__all__) == set(defined.__all__)
+    assert all(getattr(short, name) is getattr(defined, name) for name in short.__all__)
+    assert not [each for each in recwarn if "deprecated" in str(each.message)]

@@ -16,11 +16,11 @@ pytest.importorskip("Box2D")
 
 from gymnasium.envs.box2d.car_racing import CarRacing
 
-import hotloop.envs
-from hotloop.envs.carracing import CarRacingConfig, CarRacingEnv
-from hotloop.envs.carracing.driver import drive
-from hotloop.envs.carracing.score import shrink, stamp, write
+import hotloop.training.envs
 from hotloop.errors import HotloopError
+from hotloop.training.envs.carracing import CarRacingConfig, CarRacingEnv
+from hotloop.training.envs.carracing.centre_line_driver import drive
+from hotloop.training.envs.carracing.score_digits import shrink, stamp, write
 
 
 def drives(seed: int, frames: int, **options: Any) -> list[np.ndarray]:
@@ -215,7 +215,7 @@ def test_colours_can_be_drawn_by_chance() -> None:
     [{}, {"colour": "rgb", "size": 64}, {"state": "vector"}, {"action_form": "two"}, {"action_form": "discrete"}],
 )
 def test_gymnasiums_checker(options: dict[str, Any]) -> None:
-    env = gymnasium.make(hotloop.envs.CARRACING_ID, **options)
+    env = gymnasium.make(hotloop.training.envs.CARRACING_ID, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Gymnasium says of its own three actions that two of them are not symmetric.
@@ -267,9 +267,9 @@ def test_without_box2d_one_clear_line() -> None:
     """Importing still works, as does the configuration; only making an environment needs it."""
     program = (
         "import sys; sys.modules['Box2D'] = None\n"
-        "import gymnasium, hotloop.envs, hotloop.envs.carracing\n"
+        "import gymnasium, hotloop.training.envs, hotloop.training.envs.carracing\n"
         "from hotloop.errors import DependencyMissing\n"
-        "hotloop.envs.carracing.CarRacingConfig(state='vector')\n"
+        "hotloop.training.envs.carracing.CarRacingConfig(state='vector')\n"
         "for make in (gymnasium.make, gymnasium.make_vec):\n"
         "    try: make('hotloop/CarRacing-v0')\n"
         "    except DependencyMissing as error: print(error)\n"
@@ -284,7 +284,7 @@ def test_without_box2d_one_clear_line() -> None:
 
 def test_registering_loads_neither_numba_nor_box2d() -> None:
     program = (
-        "import sys, gymnasium, hotloop.envs;"
+        "import sys, gymnasium, hotloop.training.envs;"
         "assert not {'numba', 'torch', 'Box2D', 'pygame'} & set(sys.modules);"
         "env = gymnasium.make('hotloop/CarRacing-v0', state='vector');"
         "assert 'torch' not in sys.modules; print(env.observation_space.shape)"

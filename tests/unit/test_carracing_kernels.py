@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 pytest.importorskip("Box2D")
 
-from hotloop.envs.carracing import kernels, layout, raster, twin
-from hotloop.envs.carracing.config import CarRacingConfig
-from hotloop.envs.carracing.game import FIELD, palette_of, read_scene, read_shape, read_track
-from hotloop.envs.carracing.layout import View
-from hotloop.envs.carracing.sight import new_brush, new_game
+from hotloop.training.envs.carracing import kernels, memory_layout, raster, reference
+from hotloop.training.envs.carracing.config import CarRacingConfig
+from hotloop.training.envs.carracing.game import FIELD, palette_of, read_scene, read_shape, read_track
+from hotloop.training.envs.carracing.memory_layout import View
+from hotloop.training.envs.carracing.observation import new_brush, new_game
 
 COORDINATES = st.one_of(
     st.floats(-30, 60, allow_nan=False),
@@ -57,7 +57,7 @@ def test_fill(points: list[tuple[float, float]], grow: float) -> None:
     brush.canvas[:] = 0
     brush.corners[: len(polygon)] = polygon
     raster.fill(brush, len(polygon), 7, grow)
-    twin.fill(expected, polygon, 7, grow)
+    reference.fill(expected, polygon, 7, grow)
     np.testing.assert_array_equal(brush.canvas, expected)
 
 
@@ -106,7 +106,7 @@ def test_colour_in(fine: int, channels: int, seed: int) -> None:
     canvas = rng.integers(0, 17, (6 * fine, 6 * fine), dtype=np.uint8)
     picture = np.empty((6, 6, channels), np.uint8)
     raster.colour_in(canvas, fine, palette, picture)
-    np.testing.assert_array_equal(picture, twin.colour_in(canvas, fine, palette))
+    np.testing.assert_array_equal(picture, reference.colour_in(canvas, fine, palette))
 
 
 @settings(max_examples=100, deadline=None)
@@ -118,7 +118,7 @@ def test_cover(corners: tuple[float, ...], seed: int) -> None:
     left, right = sorted(corners[:2])
     top, bottom = sorted(corners[2:])
     raster.cover(picture, (left, top, right, bottom), paint)
-    twin.cover(expected, (left, top, right, bottom), paint)
+    reference.cover(expected, (left, top, right, bottom), paint)
     np.testing.assert_array_equal(picture, expected)
 
 
@@ -136,14 +136,21 @@ def car_of(drawn: Any, track: np.ndarray) -> np.ndarray:
     """A car somewhere near the track, its wheels about it, everything else by chance."""
     time, where, angle, speeds, seed = drawn
     rng = np.random.default_rng(seed)
-    car = np.zeros(layout.CAR_NUMBERS)
+    car = np.zeros(memory_layout.CAR_NUMBERS)
     x, y = track[where % len(track), :2] + rng.normal(0, 20, 2)
-    car[: layout.WHEELS] = (time, x, y, angle, speeds[0], speeds[1], speeds[2] / 20, rng.uniform(-0.4, 0.4))
+    car[: memory_layout.WHEELS] = (time, x, y, angle, speeds[0], speeds[1], speeds[2] / 20, rng.uniform(-0.4, 0.4))
     for wheel in range(4):
-        own = layout.WHEELS + layout.WHEEL_NUMBERS * wheel
+        own = memory_layout.WHEELS + memory_layout.WHEEL_NUMBERS * wheel
         dx, dy = rng.uniform(-2, 2, 2)
         on_road = rng.integers(0, 2)
-        car[own : own + layout.WHEEL_NUMBERS] = (x + dx, y + dy, angle, rng.uniform(-9, 9), rng.normal(0, 80), on_road)
+        car[own : own + memory_layout.WHEEL_NUMBERS] = (
+            x + dx,
+            y + dy,
+            angle,
+            rng.uniform(-9, 9),
+            rng.normal(0, 80),
+            on_road,
+        )
     return car
 
 
@@ -156,7 +163,7 @@ def test_draw(drawn: Any, seed: int, view: View) -> None:
     world[1].shades[:: 1 + seed] = world[1].road_red
     picture = np.empty((view.size, view.size, 3), np.uint8)
     kernels.draw(view, world, car, new_brush(view.size * view.fine), palette, picture)
-    np.testing.assert_array_equal(picture, twin.draw(view, world, car, palette))
+    np.testing.assert_array_equal(picture, reference.draw(view, world, car, palette))
 
 
 @settings(max_examples=100, deadline=None)
@@ -164,18 +171,18 @@ def test_draw(drawn: Any, seed: int, view: View) -> None:
 def test_see(drawn: Any, seed: int) -> None:
     _, track, _ = world_of(seed)
     car = car_of(drawn, track)
-    numbers = np.empty(layout.VECTOR_NUMBERS, np.float32)
+    numbers = np.empty(memory_layout.VECTOR_NUMBERS, np.float32)
     kernels.see(track, car, FIELD.half, numbers)
-    np.testing.assert_allclose(numbers, twin.see(track, car, FIELD.half), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(numbers, reference.see(track, car, FIELD.half), rtol=1e-5, atol=1e-6)
 
 
 def test_see_on_a_straight_track() -> None:
     """A track along y whose normal is x; the car is 2 m to its right and turned left by 0.1."""
     track = np.array([(0.0, 3.5 * k, 0.0) for k in range(100)])
-    car = np.zeros(layout.CAR_NUMBERS)
-    car[layout.X], car[layout.Y], car[layout.ANGLE] = 2.0, 35.0, 0.1
-    car[layout.SPEED_X], car[layout.SPEED_Y] = -10 * math.sin(0.1), 10 * math.cos(0.1)
-    numbers = np.empty(layout.VECTOR_NUMBERS, np.float32)
+    car = np.zeros(memory_layout.CAR_NUMBERS)
+    car[memory_layout.X], car[memory_layout.Y], car[memory_layout.ANGLE] = 2.0, 35.0, 0.1
+    car[memory_layout.SPEED_X], car[memory_layout.SPEED_Y] = -10 * math.sin(0.1), 10 * math.cos(0.1)
+    numbers = np.empty(memory_layout.VECTOR_NUMBERS, np.float32)
     kernels.see(track, car, 100.0, numbers)
     assert numbers[:2].tolist() == pytest.approx([0.02, 0.35])
     assert numbers[4:6].tolist() == pytest.approx([0.2, 0.0], abs=1e-7)

@@ -17,10 +17,10 @@ from gymnasium.vector import AutoresetMode
 pytest.importorskip("Box2D")
 
 import hotloop
-import hotloop.envs
-from hotloop.envs.carracing import CarRacingEnv, CarRacingVectorEnv
-from hotloop.envs.carracing.vector import _workers
+import hotloop.training.envs
 from hotloop.errors import HotloopError
+from hotloop.training.envs.carracing import CarRacingEnv, CarRacingVectorEnv
+from hotloop.training.envs.carracing.vector import _workers
 
 
 def actions_of(steps: int, cars: int, seed: int = 0) -> np.ndarray:
@@ -221,7 +221,7 @@ def test_other_mistakes() -> None:
 
 
 def test_make_vec_and_render() -> None:
-    env = gymnasium.make_vec(hotloop.envs.CARRACING_ID, num_envs=2, render_mode="rgb_array", size=64)
+    env = gymnasium.make_vec(hotloop.training.envs.CARRACING_ID, num_envs=2, render_mode="rgb_array", size=64)
     assert isinstance(env, CarRacingVectorEnv)
     assert env.workers == 0
     seen, _ = env.reset(seed=1)

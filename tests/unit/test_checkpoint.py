@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tests.disks import full_disk
 
-from hotloop.learn import checkpoint, checkpoint_files
+from hotloop.training.run import checkpoint, checkpoint_files
 
 GROUPS = {
     "learner": {"w": np.arange(6, dtype=np.float32).reshape(2, 3), "step": np.array(7, np.int64)},

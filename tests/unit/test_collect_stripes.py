@@ -10,10 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.collect import CollectError
-from hotloop.collect.stripes import Stripe, Watch
-from hotloop.replay import FrameReplay, Prioritised, ReplayError, VectorReplay
-from hotloop.replay.storage import Field, block_size
+from hotloop.training.replay import FrameReplay, Prioritised, ReplayError, VectorReplay
+from hotloop.training.replay.lane_writer import Stripe, Watch
+from hotloop.training.shared_memory import Field, block_size
 
 SHAPE = (3, 5)
 ENDS = {"go": (False, False), "terminate": (True, False), "truncate": (False, True), "both": (True, True)}
@@ -151,7 +150,7 @@ def test_frames_of_another_kind_are_refused() -> None:
     stripe.begin(picture(0))
     with pytest.raises(ReplayError, match=r"frame is uint8 \[5\] where"):
         stripe.step(0, 0.0, False, False, np.zeros(5, np.uint8))
-    with pytest.raises(CollectError, match="keeps no frames"):
+    with pytest.raises(ReplayError, match="keeps no frames"):
         Stripe(VectorReplay(40, 1, (1,))._ring, 0)
 
 

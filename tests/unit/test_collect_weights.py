@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.collecting import light_weights
 
-from hotloop.collect import CollectError, weights
-from hotloop.collect.weights import Publisher, Subscriber
+from hotloop.training.collect import CollectError, weights
+from hotloop.training.collect.weights import Publisher, Subscriber
 
 READER = """
 import pickle, sys
-from hotloop.collect.weights import Subscriber
+from hotloop.training.collect.weights import Subscriber
 reader = Subscriber(pickle.loads(bytes.fromhex(sys.argv[1])))
 print("ready", flush=True)
 reads = 0
@@ -124,7 +124,7 @@ def test_other_weights_than_at_first_are_refused() -> None:
 
 def test_torch_tensors_can_be_published() -> None:
     torch = pytest.importorskip("torch")
-    from hotloop.collect.interface import as_arrays
+    from hotloop.training.collect.interface import as_arrays
 
     layer = torch.nn.Linear(2, 3)
     publisher = Publisher(as_arrays(layer.state_dict()))

@@ -21,14 +21,14 @@ import pytest
 from tests.collecting import ROOT, check_batch, light_job, light_replay, light_weights
 
 from hotloop.clock import now_ns
-from hotloop.collect import Collected, CollectError, Episode, InProcess, Job, Recipe, WorkerOptions, Workers
-from hotloop.collect import board as on
-from hotloop.collect.hired import Hired, Pulse
-from hotloop.collect.player import plain_figures
-from hotloop.collect.stripes import Stripe
-from hotloop.collect.worker import Outbox
 from hotloop.errors import HotloopError
-from hotloop.replay import FrameReplay, ReplayError
+from hotloop.training.collect import Collected, CollectError, Episode, InProcess, Job, Recipe, WorkerOptions, Workers
+from hotloop.training.collect import control_block as on
+from hotloop.training.collect.player import plain_figures
+from hotloop.training.collect.worker_handle import Hired, Pulse
+from hotloop.training.collect.worker_main import Outbox
+from hotloop.training.replay import FrameReplay, ReplayError
+from hotloop.training.replay.lane_writer import Stripe
 
 PATIENCE_S = 90.0
 

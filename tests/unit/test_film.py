@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from hotloop import pipelines
 from hotloop.cli import play
 from hotloop.errors import HotloopError
-from hotloop.pipelines.games import Position
+from hotloop.training import registry
+from hotloop.training.tasks.game import Position
 
 SIDE, FRAMES = 200, 400
 
@@ -33,7 +33,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch) -> None:
         for k in range(FRAMES):
             yield Position(lambda k=k: frame(k), k, k, "time" if k == FRAMES - 1 else None)
 
-    monkeypatch.setattr(pipelines, "game", lambda name: SimpleNamespace(REMEMBERS=False, watch=watch))
+    monkeypatch.setattr(registry, "task", lambda name: SimpleNamespace(REMEMBERS=False, watch=watch))
 
 
 AGENT: Any = SimpleNamespace(pipeline="made-up", act=None, config=None)

@@ -17,10 +17,10 @@ from hotloop.cli.main import main
 from hotloop.escaping import printable
 from hotloop.explain.finding import Finding
 from hotloop.phases import Phase
-from hotloop.pipelines.progress import Bar
 from hotloop.report import charts, notebook, running, terminal, text, view
 from hotloop.report import json as report_json
 from hotloop.trace.export import export
+from hotloop.training.run.progress import Bar
 
 HOSTILE = {
     "colour": "\x1b[31mred\x1b[0m",

@@ -21,7 +21,7 @@ import hotloop
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.record.session import record
-from hotloop.replay import ReplayError
+from hotloop.training.replay import ReplayError
 
 pytest.importorskip("stable_baselines3")
 

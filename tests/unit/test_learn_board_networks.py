@@ -6,9 +6,9 @@ import torch
 from torch import nn
 from torch.nn import functional as f
 
-from hotloop.learn.board_drc import Cell, DRCCore, border
-from hotloop.learn.board_lstm import LSTMCore, NatureEncoder
-from hotloop.learn.board_shape import CONTRAST, PAPER, pieces
+from hotloop.training.learn.ricochet_ppo.drc import Cell, DRCCore, border
+from hotloop.training.learn.ricochet_ppo.lstm import LSTMCore, NatureEncoder
+from hotloop.training.learn.ricochet_ppo.shape import CONTRAST, PAPER, pieces
 
 
 def test_a_cell_is_one_convolution_over_all_that_it_is_given() -> None:

@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from hotloop.errors import HotloopError
-from hotloop.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
-from hotloop.learn.board_drc import border
-from hotloop.learn.board_shape import PAPER, pieces
-from hotloop.learn.losses import normalise, ppo_losses
+from hotloop.training.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
+from hotloop.training.learn.losses import normalise, ppo_losses
+from hotloop.training.learn.ricochet_ppo.drc import border
+from hotloop.training.learn.ricochet_ppo.shape import PAPER, pieces
 
 PLANES = BoardShape((8, 4, 4), 8, 4, core="drc", channels=4, layers=2, repeats=2, hidden=8)
 PLAIN = BoardShape((8, 4, 4), 8, 4, channels=4, layers=2, hidden=8)
@@ -149,7 +149,7 @@ def test_pictures_are_cut_into_cells() -> None:
 
 
 def test_blank_paper_is_zero() -> None:
-    from hotloop.envs.ricochet import raster
+    from hotloop.training.envs.ricochet import raster
 
     assert raster.PAPER == PAPER
     blank = raster.canvas(16, 128).blank.reshape(1, 128, 128, 3)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from hotloop.envs.ricochet import RicochetVectorEnv
-from hotloop.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
-from hotloop.learn.board_networks import BoardNetwork
-from hotloop.learn.board_reader import Reader, Reading, planes_of, reading_loss
-from hotloop.learn.board_shape import pieces
+from hotloop.training.envs.ricochet import RicochetVectorEnv
+from hotloop.training.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
+from hotloop.training.learn.ricochet_ppo.image_reader import Reader, Reading, planes_of, reading_loss
+from hotloop.training.learn.ricochet_ppo.networks import BoardNetwork
+from hotloop.training.learn.ricochet_ppo.shape import pieces
 
 SHAPE = BoardShape((128, 128, 3), 8, 8, channels=4, layers=1, hidden=8, read_planes=True)
 SURE = 40.0

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.learn.board_sweep import SweepLayer, sweep, sweep_twin
+from hotloop.training.learn.ricochet_ppo.sweep import SweepLayer, sweep, sweep_twin
 
 OPEN, SHUT = 1e9, -1e9
 """Gates that keep all and nothing."""

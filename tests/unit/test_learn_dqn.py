@@ -11,8 +11,8 @@ import torch
 import torch._inductor.config
 
 from hotloop.errors import HotloopError
-from hotloop.learn import DQN, DQNConfig, QShape, Transitions, choose_kernel, supported_kernels
-from hotloop.learn.choose import made_up_batch
+from hotloop.training.learn import DQN, DQNConfig, QShape, Transitions, choose_kernel, supported_kernels
+from hotloop.training.learn.kernel_choice import made_up_batch
 
 SMALL = DQNConfig(QShape((5,), 3, hidden=(16, 8)), batch=8, target_every=3)
 

@@ -9,10 +9,11 @@ import pytest
 import torch
 
 from hotloop.errors import HotloopError
-from hotloop.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transitions, frame_dqn_torch
-from hotloop.learn.choose import choose_kernel, made_up_frames
-from hotloop.learn.frame_dqn_state import PHASES, statistics
-from hotloop.learn.frame_policy import Exploration, FramePolicy
+from hotloop.training.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transitions
+from hotloop.training.learn.frame_dqn import torch_kernels
+from hotloop.training.learn.frame_dqn.policy import Exploration, FramePolicy
+from hotloop.training.learn.frame_dqn.state import PHASES, statistics
+from hotloop.training.learn.kernel_choice import choose_kernel, made_up_frames
 
 PLAIN = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
 NORMED = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16, norm=True)
@@ -190,8 +191,8 @@ def test_a_kernel_that_the_machine_cannot_compile_is_left_out_and_said(monkeypat
     def update(self: object, rows: object, timed: object) -> object:
         raise RuntimeError("No working C++ compiler\n  was found")
 
-    monkeypatch.setattr(frame_dqn_torch.Compiled, "__init__", frame_dqn_torch.Lean.__init__)
-    monkeypatch.setattr(frame_dqn_torch.Compiled, "update", update)
+    monkeypatch.setattr(torch_kernels.Compiled, "__init__", torch_kernels.Lean.__init__)
+    monkeypatch.setattr(torch_kernels.Compiled, "update", update)
     agent = make(PLAIN, "torch")
     choice = choose_kernel(agent, 1, candidates=["torch", "lean", "compile"])
     assert choice.kernel in ("torch", "lean")
@@ -199,7 +200,7 @@ def test_a_kernel_that_the_machine_cannot_compile_is_left_out_and_said(monkeypat
     assert choice.left_out == {"compile": "No working C++ compiler was found"}
     with pytest.raises(HotloopError, match=r"kernel compile cannot be used here \(No working C\+\+ compiler"):
         choose_kernel(agent, 1, candidates=["compile"])
-    monkeypatch.setattr(frame_dqn_torch.Lean, "update", update)
+    monkeypatch.setattr(torch_kernels.Lean, "update", update)
     with pytest.raises(RuntimeError, match="compiler"):  # of any other kernel it is a bug
         choose_kernel(agent, 1)
 

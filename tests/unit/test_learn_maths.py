@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from hotloop.learn.losses import cross_entropy, huber, normalise, ppo_losses, project, q_target
-from hotloop.learn.returns import gae
+from hotloop.training.learn.losses import cross_entropy, huber, normalise, ppo_losses, project, q_target
+from hotloop.training.learn.returns import gae
 
 
 def column(*values: float) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hotloop.errors import HotloopError
-from hotloop.learn.networks import ActorCritic, NoisyLinear, QNetwork, QShape
+from hotloop.training.learn.networks import ActorCritic, NoisyLinear, QNetwork, QShape
 
 OPTIONS = list(itertools.product([False, True], [False, True], [1, 5], [(4,), (5, 6, 3)]))
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hotloop.errors import HotloopError
-from hotloop.learn import PPO, PPOConfig, Rollout, choose_kernel, supported_ppo_kernels
+from hotloop.training.learn import PPO, PPOConfig, Rollout, choose_kernel, supported_ppo_kernels
 
 SMALL = PPOConfig((5,), 3, hidden=(16, 8), minibatch=8, epochs=2)
 

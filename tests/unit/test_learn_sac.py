@@ -10,11 +10,11 @@ import torch
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from hotloop.errors import HotloopError
-from hotloop.learn import SAC, SACConfig, SACShape, supported_sac_kernels
-from hotloop.learn.choose import choose_kernel, made_up_steps
-from hotloop.learn.sac_networks import conv_sides, squash
-from hotloop.learn.sac_state import PHASES
-from hotloop.learn.sac_torch import Plain, moved
+from hotloop.training.learn import SAC, SACConfig, SACShape, supported_sac_kernels
+from hotloop.training.learn.kernel_choice import choose_kernel, made_up_steps
+from hotloop.training.learn.sac.networks import conv_sides, squash
+from hotloop.training.learn.sac.state import PHASES
+from hotloop.training.learn.sac.torch_kernels import Plain, moved
 
 PIXELS = SACShape((4, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))
 SHARED = SACShape((3, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16, 16), shared=True, latent=6)

@@ -11,11 +11,11 @@ import pytest
 
 pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
 
-from hotloop.envs.nes import layout
-from hotloop.envs.nes.emulator import Emulator, EmulatorBusy, mask_of
-from hotloop.envs.nes.rom import RUNNER
-from hotloop.envs.nes.starts import begin_level
 from hotloop.errors import HotloopError
+from hotloop.training.envs.nes import memory_layout
+from hotloop.training.envs.nes.emulator import Emulator, EmulatorBusy, mask_of
+from hotloop.training.envs.nes.rom import RUNNER
+from hotloop.training.envs.nes.start_states import begin_level
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def test_memory_and_picture_are_the_cores_own(emulator: Emulator) -> None:
     assert emulator.pixels.shape == (224, 240)
     assert not emulator.pixels.flags.writeable
     assert len(np.unique(emulator.pixels)) > 8
-    emulator.ram[layout.LIVES] = 7
+    emulator.ram[memory_layout.LIVES] = 7
     assert emulator.save() != emulator.power_on
     emulator.run()
     data.update_ram()
-    assert data.memory.blocks[1024][layout.LIVES - 1024] == 7
+    assert data.memory.blocks[1024][memory_layout.LIVES - 1024] == 7
 
 
 def test_a_state_goes_on_exactly(emulator: Emulator) -> None:
@@ -80,8 +80,8 @@ def test_one_console_a_process_is_explained(emulator: Emulator) -> None:
 def test_a_dropped_console_is_given_back() -> None:
     """In a process of its own, where a mistake would be a crash."""
     program = (
-        "from hotloop.envs.nes.emulator import Emulator\n"
-        "from hotloop.envs.nes.rom import RUNNER\n"
+        "from hotloop.training.envs.nes.emulator import Emulator\n"
+        "from hotloop.training.envs.nes.rom import RUNNER\n"
         "for _ in range(3):\n"
         "    console = Emulator(RUNNER); console.run(3); shown = console.pixels.sum(); del console\n"
         "print('well')\n"

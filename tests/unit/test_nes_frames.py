@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hotloop.envs.nes.frames import Shrinker, overlaps, shrink_twin
 from hotloop.errors import HotloopError
+from hotloop.training.envs.nes.preprocess import Shrinker, overlaps, shrink_twin
 
 SHAPE = (224, 240)
 WHITE, RED, BLACK = 0xFFFF, 0xF800, 0

@@ -14,10 +14,10 @@ from gymnasium.utils.env_checker import check_env
 
 pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
 
-import hotloop.envs
-from hotloop.envs.nes import MarioConfig, MarioEnv, MarioRewards, layout
-from hotloop.envs.nes.starts import RUNNER_LEVELS, load_routes
+import hotloop.training.envs
 from hotloop.errors import HotloopError
+from hotloop.training.envs.nes import MarioConfig, MarioEnv, MarioRewards, memory_layout
+from hotloop.training.envs.nes.start_states import RUNNER_LEVELS, load_routes
 
 NOTHING, RIGHT, JUMP, RUN, RUN_JUMP, UP, LEFT = range(7)
 LATE = 0x702
@@ -34,7 +34,7 @@ def test_gymnasiums_checker() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         # Its checks of render modes and of closing make a second environment in this process.
-        env = gymnasium.make(hotloop.envs.MARIO_ID, render_mode="rgb_array").unwrapped
+        env = gymnasium.make(hotloop.training.envs.MARIO_ID, render_mode="rgb_array").unwrapped
         with closing(env):
             check_env(env, skip_render_check=True, skip_close_check=True)
             picture = env.render()
@@ -47,7 +47,7 @@ def test_each_level_can_be_finished_and_the_game_is_never_late(level: str) -> No
     """The shipped routes reach the flag, and no frame on the way took the console too long."""
     with playing(level=level) as env:
         env.reset()
-        assert env._emulator.ram[layout.STAGE] == int(level[-1]) - 1
+        assert env._emulator.ram[memory_layout.STAGE] == int(level[-1]) - 1
         # A route begins at the first frame of the level, a reset one later.
         env._emulator.load(env._begins[level])
         before = int(env._emulator.ram[LATE])

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from hotloop.envs.nes import rom
-from hotloop.envs.nes.rom import RUNNER, find_rom, is_runner
 from hotloop.errors import HotloopError
+from hotloop.training.envs.nes import rom
+from hotloop.training.envs.nes.rom import RUNNER, find_rom, is_runner
 
 GAME = Path(__file__).resolve().parents[2] / "games" / "runner"
 
@@ -70,10 +70,10 @@ def test_the_shipped_game_is_what_its_source_builds(tmp_path: Path) -> None:
 def test_importing_needs_neither_stable_retro_nor_numba() -> None:
     program = (
         "import sys; sys.modules['stable_retro'] = None\n"
-        "import gymnasium, hotloop.envs, hotloop.envs.nes\n"
+        "import gymnasium, hotloop.training.envs, hotloop.training.envs.nes\n"
         "from hotloop.errors import DependencyMissing\n"
         "assert not {'numba', 'torch'} & set(sys.modules)\n"
-        "hotloop.envs.nes.MarioConfig(level='1-2')\n"
+        "hotloop.training.envs.nes.MarioConfig(level='1-2')\n"
         "try: gymnasium.make('hotloop/Mario-v0')\n"
         "except DependencyMissing as error: print(error)\n"
     )

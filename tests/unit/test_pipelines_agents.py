@@ -11,8 +11,8 @@ import pytest
 
 from hotloop.cli.evaluate import check_comparable
 from hotloop.errors import HotloopError
-from hotloop.pipelines import dqn_mario, dqn_snake, ppo_snake
-from hotloop.pipelines.agents import TrainedAgent, on_device
+from hotloop.training.agents.load import TrainedAgent, on_device
+from hotloop.training.pipelines import dqn_mario, dqn_snake, ppo_snake
 
 GRID = dqn_snake.Config(board=6, features="grid", network="cnn")
 

@@ -11,8 +11,9 @@ import torch
 from hotloop.cli.main import main
 from hotloop.cli.train import parse
 from hotloop.errors import HotloopError
-from hotloop.pipelines import PIPELINES, dqn_snake, ppo_snake
-from hotloop.pipelines.checks import torch_threads
+from hotloop.training.pipelines import dqn_snake, ppo_snake
+from hotloop.training.registry import PIPELINES
+from hotloop.training.run.config_checks import torch_threads
 
 
 @pytest.mark.parametrize("words", [["demo"], ["train", "dqn-snake"], ["play", "run"], ["evaluate", "run"]])

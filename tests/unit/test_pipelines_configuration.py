@@ -5,10 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from hotloop.cli.recording import ProfileOptions
 from hotloop.cli.train import parse
 from hotloop.errors import HotloopError
-from hotloop.pipelines import PIPELINES, configuration, dqn_snake, pipeline, ppo_snake
-from hotloop.pipelines.options import Options
+from hotloop.training.pipelines import dqn_snake, ppo_snake
+from hotloop.training.registry import PIPELINES, pipeline
+from hotloop.training.run import configuration
+from hotloop.training.run.options import Options
 
 
 @pytest.mark.parametrize("module", [dqn_snake, ppo_snake])
@@ -44,19 +47,20 @@ def test_a_file_that_is_not_there_is_refused() -> None:
 def test_flags_stand_over_the_file_and_the_file_over_the_preset(tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_text("envs = 32\nn-step = 2\nlr = 1\n")
     words = ["--preset", "rainbow", "--config", str(tmp_path / "c.toml"), "--n_step", "5"]
-    config, _, _ = parse("dqn-snake", words)
+    config, _, _, _ = parse("dqn-snake", words)
     assert (config.envs, config.n_step, config.lr, config.noisy) == (32, 5, 1.0, True)
 
 
 def test_the_studys_own_flags_are_understood() -> None:
     words = ["--timesteps", "9", "--enable-profiling", "--profiling-report=r.json", "--profiling-summary-freq", "2000"]
-    _, options, _ = parse("ppo-snake", words)
-    assert options == Options(steps=9, profile=True, profile_report=Path("r.json"), profile_summary_every=2000)
+    _, options, profile, _ = parse("ppo-snake", words)
+    assert options == Options(steps=9)
+    assert profile == ProfileOptions(profile_report=Path("r.json"), profile_summary_every=2000)
 
 
 def test_negative_numbers_are_values_and_not_flags() -> None:
-    config, options, source = parse("ppo-snake", ["--reward-death", "-100", "--no-profile", "--json"])
-    assert (config.reward_death, options.profile, source.json) == (-100.0, False, True)
+    config, _, profile, source = parse("ppo-snake", ["--reward-death", "-100", "--no-profile", "--json"])
+    assert (config.reward_death, profile.profile, source.json) == (-100.0, False, True)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,10 @@ import pytest
 
 from hotloop.cli import evaluate
 from hotloop.errors import HotloopError
-from hotloop.pipelines import evaluation, games, snake
-from hotloop.pipelines.dqn_snake import Config
+from hotloop.training.agents import evaluation
+from hotloop.training.pipelines.dqn_snake import Config
+from hotloop.training.tasks import game as games
+from hotloop.training.tasks import snake
 
 
 def played(score: list[int], cause: str = "wall") -> games.Played:

@@ -6,11 +6,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
-from hotloop.collect import Collected, Episode, Restart, Spent
-from hotloop.pipelines import feeding, mario_parts
-from hotloop.pipelines.counting import Episodes
-from hotloop.pipelines.feeding import Feeding, status
+from hotloop.training.collect import Collected, Episode, Restart, Spent
+from hotloop.training.run import collector_stats as feeding
+from hotloop.training.run.collector_stats import Feeding, status
+from hotloop.training.run.counts import Episodes
+from hotloop.training.tasks import mario_setup as mario_parts
 
 
 @pytest.fixture
@@ -132,13 +134,14 @@ def test_episodes_followed_elsewhere_count_like_those_followed_here() -> None:
 
 
 def test_how_busy_the_gpu_is_where_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hotloop.record import memory
-
     assert mario_parts.gpu_busy() is None, "there is none in use here"
-    busy = iter((37, -1))
-    monkeypatch.setattr(memory, "cuda_in_use", lambda: object())
-    reading = type("Reader", (), {"read": lambda self: memory.Reading(0, gpu_busy_percent=next(busy))})
-    monkeypatch.setattr(mario_parts, "_memory_reader", reading)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "utilization", lambda: 37)
     assert mario_parts.gpu_busy() == 0.37
+
+    def refuse() -> int:
+        raise RuntimeError("Not Supported")
+
+    monkeypatch.setattr(torch.cuda, "utilization", refuse)
     assert mario_parts.gpu_busy() is None, "not every device tells"
     assert "GPU 37%" in status({"gpu_busy": 0.37}, 1.0)

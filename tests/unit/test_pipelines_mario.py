@@ -11,14 +11,14 @@ import pytest
 
 pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
 
-import hotloop.learn
-from hotloop.envs.nes.rom import RUNNER
+import hotloop.training.learn
 from hotloop.errors import HotloopError
-from hotloop.learn import Choice
-from hotloop.pipelines import mario, mario_parts
-from hotloop.pipelines.dqn_mario import PRESETS, Agent, Config
-from hotloop.pipelines.games import Act
-from hotloop.replay import FrameReplay
+from hotloop.training.envs.nes.rom import RUNNER
+from hotloop.training.learn import Choice
+from hotloop.training.pipelines.dqn_mario import PRESETS, Agent, Config
+from hotloop.training.replay import FrameReplay
+from hotloop.training.tasks import mario, mario_setup
+from hotloop.training.tasks.game import Act
 
 RUN, RUN_JUMP, LEFT = 3, 4, 6
 
@@ -101,7 +101,7 @@ def test_the_studys_presets() -> None:
 @pytest.mark.parametrize(("length", "ahead"), [(4000, 32), (400, 25), (100, 6)])
 def test_workers_are_no_further_ahead_than_half_of_what_nobody_samples(length: int, ahead: int) -> None:
     replay = FrameReplay(2 * length, 2, (8, 8), storage="shared")
-    assert mario_parts.ahead_of(replay) == ahead
+    assert mario_setup.ahead_of(replay) == ahead
     replay.close()
 
 
@@ -109,9 +109,9 @@ def test_a_kernel_that_cannot_be_used_here_is_said(monkeypatch: pytest.MonkeyPat
     def choose(learner: object, updates: int, candidates: object) -> Choice:
         return Choice("torch", {"torch": 1.0, "lean": 2.0}, {"compile": "no compiler"})
 
-    monkeypatch.setattr(hotloop.learn, "choose_kernel", choose)
+    monkeypatch.setattr(hotloop.training.learn, "choose_kernel", choose)
     agent = Agent(Config(channels=(4, 4, 4), hidden=16))
-    kernel, note = mario_parts.settle(agent.learner, Config(try_compile=True))
+    kernel, note = mario_setup.settle(agent.learner, Config(try_compile=True))
     assert (kernel, agent.learner.kernel) == ("torch", "torch")
     assert note == "hotloop: kernel compile cannot be used here (no compiler); torch is used"
 

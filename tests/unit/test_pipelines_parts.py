@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from hotloop import spans
-from hotloop.pipelines import timing
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.progress import line
-from hotloop.pipelines.scalars import Scalars
-from hotloop.pipelines.stopping import Stop
-from hotloop.pipelines.timing import Laps
+from hotloop.training.run import phase_timer as timing
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.curves import Scalars
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.progress import line
+from hotloop.training.run.stopping import Stop
 
 
 def flags(*values: int) -> np.ndarray:
@@ -159,7 +159,7 @@ def test_the_line_says_what_matters() -> None:
 def test_a_terminal_gets_a_bar_that_fits_into_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import io
 
-    from hotloop.pipelines.progress import Bar
+    from hotloop.training.run.progress import Bar
 
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)

@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 from tests.trainee import Trainee, options, run
 
+from hotloop.cli.recording import ProfileOptions, TrainingRecording
 from hotloop.errors import HotloopError
-from hotloop.pipelines import interval, timing
-from hotloop.pipelines.counting import Counts
-from hotloop.pipelines.interval import Interval
-from hotloop.pipelines.progress import Bar, line
-from hotloop.pipelines.timing import Laps
+from hotloop.training.run import interval
+from hotloop.training.run import phase_timer as timing
+from hotloop.training.run.counts import Counts
+from hotloop.training.run.interval import Interval
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.progress import Bar, line
 
 SHARE = re.compile(r" (\d+)%")
 MS = 1_000_000
@@ -113,7 +115,11 @@ def test_shares_that_are_shown_never_sum_to_more_than_all(clock: Clock) -> None:
 
 
 def talkative(tmp_path: Path, **more: Any) -> Any:
-    return options(tmp_path, quiet=False, profile=True, eval_episodes=0, **more)
+    return options(tmp_path, quiet=False, eval_episodes=0, **more)
+
+
+def summaries(every: int, quiet: bool = False, **more: Any) -> TrainingRecording:
+    return TrainingRecording(ProfileOptions(profile_summary_every=every, **more), quiet)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +128,7 @@ def talkative(tmp_path: Path, **more: Any) -> Any:
 def test_a_summary_is_printed_at_each_multiple_and_at_the_end_of_a_shorter_run(
     every: int, steps: int, at: list[int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(Trainee([]), talkative(tmp_path, steps=steps, profile_summary_every=every))
+    run(Trainee([]), talkative(tmp_path, steps=steps), recording=summaries(every))
     said = capsys.readouterr().err
     assert said.count("profile of run") == len(at)
     assert [int(each) for each in re.findall(r"env steps/s \((\d+) in all\)", said)] == at
@@ -136,8 +142,8 @@ def test_a_resumed_run_prints_summaries_at_multiples_of_all_steps(
     capsys.readouterr()
     resumed = Trainee([])
     resumed.counts = Counts(30, 30, 12, 3)
-    more = talkative(tmp_path, steps=70, profile_summary_every=25, resume=tmp_path / "run")
-    run(resumed, replace(more, out=tmp_path / "more"))
+    more = talkative(tmp_path, steps=70, resume=tmp_path / "run")
+    run(resumed, replace(more, out=tmp_path / "more"), recording=summaries(25))
     said = capsys.readouterr().err
     assert re.findall(r"env steps/s \((.*?)\)", said) == ["20 in this run, 50 in all"]
 
@@ -145,17 +151,16 @@ def test_a_resumed_run_prints_summaries_at_multiples_of_all_steps(
 def test_quiet_prints_no_summary_and_no_recording_allows_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run(Trainee([]), options(tmp_path, steps=30, profile=True, eval_episodes=0, profile_summary_every=10))
+    run(Trainee([]), options(tmp_path, steps=30, eval_episodes=0), recording=summaries(10, quiet=True))
     assert capsys.readouterr().err == ""
     with pytest.raises(HotloopError, match="--profile-summary-every needs the recording that --no-profile turns off"):
-        options(tmp_path, profile_summary_every=10)
+        ProfileOptions(profile=False, profile_summary_every=10)
 
 
 def test_a_summary_that_falls_into_a_closer_look_is_printed_after_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    look = {"functions": 3, "warmup": 2}
-    run(Trainee([]), talkative(tmp_path, steps=100, profile_summary_every=40, **look))
+    run(Trainee([]), talkative(tmp_path, steps=100), recording=summaries(40, functions=3, warmup=2))
     said = capsys.readouterr().err
     assert [int(each) for each in re.findall(r"env steps/s \((\d+) in all\)", said)] == [50, 80]
 

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.envs.ricochet import RicochetVectorEnv
-from hotloop.envs.ricochet.bank import Plan, load, make
 from hotloop.errors import HotloopError
-from hotloop.pipelines import ricochet
-from hotloop.pipelines.counting import Counts, Episodes
-from hotloop.pipelines.ppo_ricochet import PRESETS, Config, Steps, Training, promote
-from hotloop.pipelines.promotion import Solved
+from hotloop.training.envs.ricochet import RicochetVectorEnv
+from hotloop.training.envs.ricochet.puzzle_bank import Plan, load, make
+from hotloop.training.pipelines.ppo_ricochet import PRESETS, Config, Steps, Training, promote
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.tasks import ricochet
+from hotloop.training.tasks.curriculum import Solved
 
 SMALL = Config(size=8, robots=2, bank_boards=30, envs=4, boards=2)
 
@@ -146,7 +146,7 @@ def test_levels_are_chosen_by_name() -> None:
 
 
 def test_held_out_boards_are_played_from_the_bank_read_once(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hotloop.envs.ricochet import bank as banks
+    from hotloop.training.envs.ricochet import puzzle_bank as banks
 
     config, player, reads = replace(SMALL, bank=str(bank), eval_steps=6), Player(), []
     held_out = load(bank).take(level=1, held_out=True)
@@ -202,7 +202,7 @@ def test_a_cache_that_cannot_be_written_gets_one_line(tmp_path: Path, monkeypatc
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("hotloop.envs.ricochet.bank.write", full)
+    monkeypatch.setattr("hotloop.training.envs.ricochet.puzzle_bank.write", full)
     with pytest.raises(HotloopError, match="No space left on device"):
         ricochet.bank_of(SMALL)
 
@@ -211,7 +211,7 @@ def test_a_cache_that_cannot_be_written_gets_one_line(tmp_path: Path, monkeypatc
 def test_an_empty_or_relative_cache_is_none(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", given)
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("hotloop.envs.ricochet.bank.make", lambda path, plan: path.mkdir(parents=True))
+    monkeypatch.setattr("hotloop.training.envs.ricochet.puzzle_bank.make", lambda path, plan: path.mkdir(parents=True))
     assert ricochet.bank_of(SMALL) == tmp_path / ".cache" / "hotloop" / "ricochet-v1-8-2-30"
 
 

@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from tests.disks import full_disk
-from tests.trainee import Config, Trainee, options, run
+from tests.trainee import Config, Trainee, options, recorder, run
 
 from hotloop.errors import HotloopError, Interrupted
-from hotloop.learn import checkpoint
-from hotloop.pipelines.scalars import Scalars
-from hotloop.pipelines.shell import Shell
+from hotloop.training.run import checkpoint
+from hotloop.training.run.curves import Scalars
+from hotloop.training.run.training_run import Shell
 
 
 @pytest.mark.parametrize(
@@ -100,9 +100,9 @@ def test_only_the_owner_may_enter_a_run_directory(tmp_path: Path) -> None:
 def test_a_directory_that_holds_something_is_refused(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "notes.txt").touch()
-    for profile in (False, True):
+    for recording in (None, recorder()):
         with pytest.raises(HotloopError, match="is not an empty directory: choose another with --out"):
-            run(Trainee([]), options(tmp_path, steps=10, profile=profile))
+            run(Trainee([]), options(tmp_path, steps=10), recording=recording)
     assert [path.name for path in (tmp_path / "run").iterdir()] == ["notes.txt"]
 
 
@@ -113,7 +113,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> No
 
 
 def test_a_mistake_in_the_call_leaves_no_run_behind(tmp_path: Path) -> None:
-    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path, profile=True)):
+    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path), recorder()):
         raise HotloopError("board is 2")
     assert not (tmp_path / "run").exists()
 
@@ -129,7 +129,7 @@ def test_what_was_learnt_is_saved_when_a_run_cannot_go_on(tmp_path: Path) -> Non
 
 def test_a_mistake_in_the_call_leaves_an_empty_directory_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o750)
-    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path, profile=True)):
+    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path), recorder()):
         raise HotloopError("board is 2")
     assert list((tmp_path / "run").iterdir()) == []
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o750
@@ -196,7 +196,7 @@ def test_an_error_in_the_loop_closes_the_run_and_is_not_swallowed(
 
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     with pytest.raises((ZeroDivisionError, KeyboardInterrupt, SystemError)):
-        run(Trainee([]), options(tmp_path, steps=100, profile=True), {50: fail})
+        run(Trainee([]), options(tmp_path, steps=100), {50: fail}, recorder())
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (manifest["state"], manifest["exit_code"]) == (state, code)
@@ -205,7 +205,7 @@ def test_an_error_in_the_loop_closes_the_run_and_is_not_swallowed(
 @pytest.mark.parametrize(("signals", "state", "code"), [((), "finished", 0), ((signal.SIGTERM,), "interrupted", 143)])
 def test_a_run_that_ends_well_or_by_a_signal_says_so(tmp_path: Path, signals: Any, state: str, code: int) -> None:
     stop = {50: lambda: [os.kill(os.getpid(), each) for each in signals]}
-    run(Trainee([1.0]), options(tmp_path, steps=100, profile=True), stop)
+    run(Trainee([1.0]), options(tmp_path, steps=100), stop, recorder())
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert (manifest["state"], manifest["exit_code"]) == (state, code)
 
@@ -316,7 +316,8 @@ def test_a_second_signal_while_it_saves_is_ignored(
         write(*args)
 
     monkeypatch.setattr(checkpoint, "write", interrupted)
-    result = run(Trainee([]), options(tmp_path, steps=1000, profile=True), {50: lambda: os.kill(os.getpid(), number)})
+    stop = {50: lambda: os.kill(os.getpid(), number)}
+    result = run(Trainee([]), options(tmp_path, steps=1000), stop, recorder())
     assert (result.env_steps, result.exit_code) == (50, code)
     assert checkpoint.read(Path(str(result.checkpoint))).groups["learner"]["w"].tolist() == [50]
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from hotloop.learn import SAC, SACConfig, SACShape
-from hotloop.learn.choose import made_up_steps
-from hotloop.learn.sac_state import PHASES
-from hotloop.pipelines import update_report
-from hotloop.pipelines.update_report import EVERY, SAMPLE, UpdateReport, body_macs, conv_macs, flops_of, table
+from hotloop.training.learn import SAC, SACConfig, SACShape
+from hotloop.training.learn.kernel_choice import made_up_steps
+from hotloop.training.learn.sac.state import PHASES
+from hotloop.training.run import update_report
+from hotloop.training.run.update_report import EVERY, SAMPLE, UpdateReport, body_macs, conv_macs, flops_of, table
 
 STUDY = SACShape((4, 96, 96), 2)
 SMALL = SACShape((2, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))

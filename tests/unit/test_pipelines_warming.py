@@ -6,28 +6,30 @@ from typing import Any
 
 import pytest
 
-from hotloop.learn import supported_kernels, supported_ppo_kernels
-from hotloop.pipelines import dqn_snake, ppo_snake, warming
+from hotloop.training.learn import supported_kernels, supported_ppo_kernels
+from hotloop.training.pipelines import dqn_snake, ppo_snake
+from hotloop.training.run import warm_up
 
-MODULE = "hotloop.learn.ppo_fused"
+MODULE = "hotloop.training.learn.ppo.fused"
 
 
 def test_a_cache_without_the_module_is_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert warming.is_cold(MODULE)
-    (tmp_path / "learn_abc").mkdir()
-    (tmp_path / "learn_abc" / "other.f-1.py311.nbi").touch()
-    assert warming.is_cold(MODULE)
-    (tmp_path / "learn_abc" / "ppo_fused.f-1.py311.nbi").touch()
-    assert not warming.is_cold(MODULE)
+    assert warm_up.is_cold(MODULE)
+    for folder, name in (("ppo_abc", "other.f-1.py311.nbi"), ("dqn_abc", "fused.f-1.py311.nbi")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / name).touch()
+        assert warm_up.is_cold(MODULE)
+    (tmp_path / "ppo_abc" / "fused.f-1.py311.nbi").touch()
+    assert not warm_up.is_cold(MODULE)
 
 
 @pytest.mark.slow
 def test_what_was_compiled_ahead_is_in_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    with warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(hidden=(8, 8)), MODULE):
-        assert warming.is_cold(MODULE)
-    assert not warming.is_cold(MODULE)
+    with warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(hidden=(8, 8)), MODULE):
+        assert warm_up.is_cold(MODULE)
+    assert not warm_up.is_cold(MODULE)
 
 
 @pytest.fixture
@@ -45,16 +47,17 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[object]:
 
 
 def test_nothing_is_started_where_there_is_nothing_to_gain(tmp_path: Path, started: list[object]) -> None:
-    with warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(kernel="torch"), MODULE):
+    with warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(kernel="torch"), MODULE):
         pass
-    (tmp_path / "ppo_fused.f-1.py311.nbi").touch()
-    with warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
+    (tmp_path / "ppo_abc").mkdir()
+    (tmp_path / "ppo_abc" / "fused.f-1.py311.nbi").touch()
+    with warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
         pass
     assert started == []
 
 
 def test_a_cold_learner_that_numba_can_run_is_compiled_ahead(started: list[object]) -> None:
-    with pytest.raises(OSError), warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
+    with pytest.raises(OSError), warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
         pass
     assert len(started) == 1
 
@@ -72,12 +75,12 @@ def test_nothing_is_started_for_a_network_that_numba_cannot_run(
 ) -> None:
     learner = module.Agent(config).learner
     supported = (supported_kernels if module is dqn_snake else supported_ppo_kernels)(learner.config, learner.device)
-    with warming.learner_compiled_ahead("any", config, MODULE, supported):
+    with warm_up.learner_compiled_ahead("any", config, MODULE, supported):
         pass
     assert started == []
 
 
 def test_a_failure_meanwhile_leaves_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    with pytest.raises(ZeroDivisionError), warming.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
+    with pytest.raises(ZeroDivisionError), warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
         raise ZeroDivisionError

@@ -13,21 +13,24 @@ import psutil
 import pytest
 
 from hotloop.clock import now_ns
-from hotloop.processes import STOPPING, start_worker
+from hotloop.training.worker_process import STOPPING, start_worker
 
 PATIENCE_S = 60.0
 PARENTS = {
-    "plain": "from hotloop.processes import start_worker\nchild = start_worker('import time; time.sleep(600)')\n",
+    "plain": (
+        "from hotloop.training.worker_process import start_worker\n"
+        "child = start_worker('import time; time.sleep(600)')\n"
+    ),
     "from a thread": (
-        "import threading\nfrom hotloop.processes import start_worker\n"
-        "program = 'import time, sys; from hotloop.processes import end_with_parent; end_with_parent(0); '\n"
-        "program += 'time.sleep(600)'\n"
+        "import threading\nfrom hotloop.training.worker_process import start_worker\n"
+        "program = 'import time; from hotloop.training.worker_process import end_with_parent\\n'\n"
+        "program += 'end_with_parent(0); time.sleep(600)'\n"
         "import subprocess\n"
         "def start(): global child; child = start_worker(program, stdin=subprocess.PIPE)\n"
         "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
     ),
     "CarRacing": (
-        "from hotloop.envs.carracing import CarRacingVectorEnv\n"
+        "from hotloop.training.envs.carracing import CarRacingVectorEnv\n"
         "env = CarRacingVectorEnv(2, workers=1)\nenv.reset(seed=0)\nchild = env._workers[0]._process\n"
     ),
 }

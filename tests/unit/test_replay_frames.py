@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.replay import FrameReplay, Prioritised, ReplayError
-from hotloop.replay.gathering import Buffers
+from hotloop.training.replay import FrameReplay, Prioritised, ReplayError
+from hotloop.training.replay.gather import Buffers
 
 
 def frames(numbers: list[int]) -> np.ndarray:

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 
 from hotloop.clock import now_ns
-from hotloop.replay import FrameReplay, FrameWriter, ReplayError, StorageError, VectorReplay, VectorWriter
-from hotloop.replay.storage import Field, allocate
+from hotloop.training.replay import FrameReplay, FrameWriter, ReplayError, StorageError, VectorReplay, VectorWriter
+from hotloop.training.shared_memory import Field, allocate
 
 SIDE = 16
 APART = 5_000_000
@@ -26,7 +26,7 @@ PATIENCE_NS = 100_000_000_000
 WRITER = """
 import os, pickle, signal, sys
 import numpy as np
-from hotloop.replay import FrameWriter
+from hotloop.training.replay import FrameWriter
 handle, begin, steps, end = pickle.loads(bytes.fromhex(sys.argv[1]))
 writer = FrameWriter.attach(handle)
 assert "torch" not in sys.modules
@@ -237,7 +237,7 @@ def test_a_dropped_replay_leaves_nothing() -> None:
 
 MAKER = """
 import os, signal, sys
-from hotloop.replay import VectorReplay
+from hotloop.training.replay import VectorReplay
 replay = VectorReplay(1000, 1, (3,), storage="shared")
 print(replay.handle().path, flush=True)
 if sys.argv[1] == "kill":
@@ -294,7 +294,7 @@ SMALL = """
 import resource, sys
 from pathlib import Path
 import numpy as np
-from hotloop.replay import FrameReplay, StorageError
+from hotloop.training.replay import FrameReplay, StorageError
 replay = FrameReplay(40, 1, (64, 64))
 no = np.zeros(1, bool)
 def add(replay, t):

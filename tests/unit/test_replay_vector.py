@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.replay import Prioritised, ReplayError, VectorReplay
+from hotloop.training.replay import Prioritised, ReplayError, VectorReplay
 
 
 def step(replay: VectorReplay, obs: list[float], reward: float = 0.0, end: str = "") -> None:

@@ -6,9 +6,10 @@ import json as plain_json
 import pytest
 from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
 
+from hotloop import numbers as words
 from hotloop.explain.finding import Finding
 from hotloop.phases import GROUPS, Phase
-from hotloop.report import charts, json, palette, running, text, view, words
+from hotloop.report import charts, json, palette, running, text, view
 from hotloop.trace import summary
 from hotloop.trace.summary import UNATTRIBUTED
 

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.envs.ricochet import RicochetEnv, RicochetVectorEnv, bank, solve
-from hotloop.envs.ricochet.bank import Plan, load, make
-from hotloop.envs.ricochet.config import LEVELS
 from hotloop.errors import HotloopError
+from hotloop.training.envs.ricochet import RicochetEnv, RicochetVectorEnv, solve
+from hotloop.training.envs.ricochet import puzzle_bank as bank
+from hotloop.training.envs.ricochet.config import LEVELS
+from hotloop.training.envs.ricochet.puzzle_bank import Plan, load, make
 
 PLAN = Plan(seed=3, per_level=30, size=9, robots=3, held_out=0.3)
 
@@ -180,7 +181,7 @@ def test_half_a_bank_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_wrong_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
-    from hotloop.envs.ricochet.__main__ import main
+    from hotloop.training.envs.ricochet.__main__ import main
 
     assert main([str(tmp_path / "bank"), *words]) == 2
     told = capsys.readouterr().err
@@ -190,7 +191,7 @@ def test_wrong_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: 
 
 
 def test_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from hotloop.envs.ricochet.__main__ import main
+    from hotloop.training.envs.ricochet.__main__ import main
 
     (tmp_path / "file").write_text("")
     assert main([str(tmp_path / "file" / "bank"), "--per-level", "10000000"]) == 2, "told before boards are made"
@@ -201,7 +202,7 @@ def test_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixt
 
 def test_from_the_command_line(tmp_path: Path) -> None:
     words = ["--per-level", "4", "--size", "9", "--robots", "2", "--levels", "0", "1", "--held-out", "0"]
-    command = [sys.executable, "-W", "error", "-m", "hotloop.envs.ricochet", str(tmp_path / "bank"), *words]
+    command = [sys.executable, "-W", "error", "-m", "hotloop.training.envs.ricochet", str(tmp_path / "bank"), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == load(tmp_path / "bank").manifest
     assert len(np.unique(load(tmp_path / "bank").take(0).walls, axis=0)) >= 4

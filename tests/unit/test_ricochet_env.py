@@ -13,11 +13,11 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import hotloop.envs
+import hotloop.training.envs
 from hotloop import spans
-from hotloop.envs.ricochet import OBSERVATIONS, RicochetEnv, RicochetVectorEnv
-from hotloop.envs.ricochet.fresh import Shelf
 from hotloop.errors import HotloopError
+from hotloop.training.array_pool import Shelf
+from hotloop.training.envs.ricochet import OBSERVATIONS, RicochetEnv, RicochetVectorEnv
 
 Played = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 SMALL = {"size": 8, "robots": 2, "max_steps": 6}
@@ -279,17 +279,17 @@ def test_other_mistakes() -> None:
 
 @pytest.mark.parametrize("observation", OBSERVATIONS)
 def test_gymnasiums_checker(observation: str) -> None:
-    env = gymnasium.make(hotloop.envs.RICOCHET_ID, observation=observation, size=7, robots=3, noop=True)
+    env = gymnasium.make(hotloop.training.envs.RICOCHET_ID, observation=observation, size=7, robots=3, noop=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env.unwrapped)
 
 
 def test_make_and_make_vec() -> None:
-    env = gymnasium.make(hotloop.envs.RICOCHET_ID)
+    env = gymnasium.make(hotloop.training.envs.RICOCHET_ID)
     assert env.reset(seed=1)[0].shape == (10, 16, 16)
     assert env.action_space.n == 16
-    vector = gymnasium.make_vec(hotloop.envs.RICOCHET_ID, num_envs=5, observation="rgb")
+    vector = gymnasium.make_vec(hotloop.training.envs.RICOCHET_ID, num_envs=5, observation="rgb")
     assert isinstance(vector, RicochetVectorEnv)
     assert vector.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     observations, _ = vector.reset(seed=1)
@@ -299,9 +299,9 @@ def test_make_and_make_vec() -> None:
 
 def test_found_by_its_module_and_loaded_late() -> None:
     program = (
-        "import sys, gymnasium, hotloop.envs;"
+        "import sys, gymnasium, hotloop.training.envs;"
         "assert 'numba' not in sys.modules and 'torch' not in sys.modules;"
-        "print(gymnasium.make('hotloop.envs:hotloop/Ricochet-v0').unwrapped.config.size);"
+        "print(gymnasium.make('hotloop.training.envs:hotloop/Ricochet-v0').unwrapped.config.size);"
         "assert 'pyarrow' not in sys.modules"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotloop.envs.ricochet import Puzzles, RicochetEnv, RicochetVectorEnv, Solution, render, solve, twin
-from hotloop.envs.ricochet.boards import find_stops
-from hotloop.envs.ricochet.puzzle import unsolved
-from hotloop.envs.ricochet.solver import LAST_NUMBER, new_search, solve_board
 from hotloop.errors import HotloopError
+from hotloop.training.envs.ricochet import Puzzles, RicochetEnv, RicochetVectorEnv, Solution, reference, render, solve
+from hotloop.training.envs.ricochet.board_kernels import find_stops
+from hotloop.training.envs.ricochet.puzzle import unsolved
+from hotloop.training.envs.ricochet.solver import LAST_NUMBER, new_search, solve_board
 
 UP, RIGHT, DOWN, LEFT = range(4)
 A, B, C = 0, 4, 8
@@ -48,7 +48,7 @@ WALLED = """
 
 
 def puzzle(text: str) -> Puzzles:
-    return twin.pack([twin.read(text)])
+    return reference.pack([reference.read(text)])
 
 
 def start(text: str, **options: object) -> RicochetEnv:
@@ -173,7 +173,7 @@ def test_solutions_by_hand() -> None:
     found = solve(puzzle(OPEN))
     assert found is not None
     assert found.moved == 2
-    assert found.length == len(twin.solve(twin.read(OPEN), 10) or [])
+    assert found.length == len(reference.solve(reference.read(OPEN), 10) or [])
     assert solve(puzzle(OPEN), most=found.length - 1) is None
     assert solve(puzzle(OPEN.replace("B", "."))) is None
 

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 from tests.collecting import light_job, light_replay, light_weights
 
-from hotloop.collect import InProcess, WorkerOptions, Workers
-from hotloop.envs.ricochet import RicochetVectorEnv
-from hotloop.envs.ricochet import layout as ricochet
-from hotloop.envs.snake import SnakeVectorEnv
-from hotloop.envs.snake import layout as snake
 from hotloop.errors import HotloopError
-from hotloop.learn import DQN, DQNConfig, QShape
-from hotloop.pipelines.counting import Episodes
-from hotloop.pipelines.feeding import Feeding
-from hotloop.pipelines.promotion import Solved
-from hotloop.replay import FrameReplay, Prioritised, VectorReplay
-from hotloop.state_checks import count_in, numbers_in, random_state
+from hotloop.training.collect import InProcess, WorkerOptions, Workers
+from hotloop.training.envs.ricochet import RicochetVectorEnv
+from hotloop.training.envs.ricochet import memory_layout as ricochet
+from hotloop.training.envs.snake import SnakeVectorEnv
+from hotloop.training.envs.snake import memory_layout as snake
+from hotloop.training.learn import DQN, DQNConfig, QShape
+from hotloop.training.replay import FrameReplay, Prioritised, VectorReplay
+from hotloop.training.run.collector_stats import Feeding
+from hotloop.training.run.counts import Episodes
+from hotloop.training.state_checks import count_in, numbers_in, random_state
+from hotloop.training.tasks.curriculum import Solved
 
 State = dict[str, np.ndarray]
 Change = Callable[[State], object]

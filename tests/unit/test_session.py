@@ -11,10 +11,9 @@ import warnings
 import pytest
 
 import hotloop
-from hotloop import spans
-from hotloop.record import manifest
-from hotloop.record.manifest import default_path
+from hotloop import run_directory, spans
 from hotloop.record.session import current_path, record
+from hotloop.run_directory import default_path
 from hotloop.trace.load import load
 
 
@@ -141,7 +140,7 @@ def test_a_failing_recorder_is_one_line_and_not_an_error(tmp_path, monkeypatch, 
 
 def test_default_directories_never_clash(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(manifest, "datetime", FixedTime)
+    monkeypatch.setattr(run_directory, "datetime", FixedTime)
     first = default_path(["some/train.py"])
     first.mkdir(parents=True)
     second = default_path(["some/train.py"])

@@ -13,9 +13,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import hotloop.envs
-from hotloop.envs.snake import FEATURES, SnakeEnv, SnakeVectorEnv
+import hotloop.training.envs
 from hotloop.errors import HotloopError
+from hotloop.training.envs.snake import FEATURES, SnakeEnv, SnakeVectorEnv
 
 Played = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
 
@@ -251,16 +251,16 @@ def test_other_mistakes() -> None:
 @pytest.mark.parametrize("features", FEATURES)
 @pytest.mark.parametrize("actions", ["relative", "absolute"])
 def test_gymnasiums_checker(features: str, actions: str) -> None:
-    env = gymnasium.make(hotloop.envs.SNAKE_ID, features=features, actions=actions, board=8)
+    env = gymnasium.make(hotloop.training.envs.SNAKE_ID, features=features, actions=actions, board=8)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_env(env.unwrapped)
 
 
 def test_make_and_make_vec() -> None:
-    env = gymnasium.make(hotloop.envs.SNAKE_ID, features="flood", board=7)
+    env = gymnasium.make(hotloop.training.envs.SNAKE_ID, features="flood", board=7)
     assert env.reset(seed=1)[0].shape == (13,)
-    vector = gymnasium.make_vec(hotloop.envs.SNAKE_ID, num_envs=5, features="grid", board=7)
+    vector = gymnasium.make_vec(hotloop.training.envs.SNAKE_ID, num_envs=5, features="grid", board=7)
     assert isinstance(vector, SnakeVectorEnv)
     assert vector.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     observations, _ = vector.reset(seed=1)
@@ -272,10 +272,10 @@ def test_make_and_make_vec() -> None:
 def test_found_by_its_module_and_loaded_late() -> None:
     """Gymnasium imports what stands before the colon; registering alone loads neither numba nor torch."""
     program = (
-        "import sys, gymnasium, hotloop.envs;"
+        "import sys, gymnasium, hotloop.training.envs;"
         "assert 'numba' not in sys.modules and 'torch' not in sys.modules;"
-        "del sys.modules['hotloop.envs']; gymnasium.registry.pop('hotloop/Snake-v0');"
-        "print(gymnasium.make('hotloop.envs:hotloop/Snake-v0').unwrapped.config.board)"
+        "del sys.modules['hotloop.training.envs']; gymnasium.registry.pop('hotloop/Snake-v0');"
+        "print(gymnasium.make('hotloop.training.envs:hotloop/Snake-v0').unwrapped.config.board)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "10\n"

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.envs.snake import SnakeVectorEnv
-from hotloop.envs.snake.config import DOWN, LEFT, RIGHT, UP, SnakeConfig
-from hotloop.envs.snake.twin import Cell, Game, pack
+from hotloop.training.envs.snake import SnakeVectorEnv
+from hotloop.training.envs.snake.config import DOWN, LEFT, RIGHT, UP, SnakeConfig
+from hotloop.training.envs.snake.reference import Cell, Game, pack
 
 
 def seen(body: list[Cell], heading: int, food: Cell, **options: Any) -> np.ndarray:

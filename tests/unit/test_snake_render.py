@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotloop.envs.snake import SnakeEnv, SnakeVectorEnv
-from hotloop.envs.snake.config import NOWHERE, RIGHT, UP
-from hotloop.envs.snake.render import FOOD_COLOUR, GROUND, HEAD_COLOUR, Picture, draw, write
+from hotloop.training.envs.snake import SnakeEnv, SnakeVectorEnv
+from hotloop.training.envs.snake.config import NOWHERE, RIGHT, UP
+from hotloop.training.envs.snake.render import FOOD_COLOUR, GROUND, HEAD_COLOUR, Picture, draw, write
 
 
 def cells(*places: tuple[int, int]) -> tuple[int, ...]:

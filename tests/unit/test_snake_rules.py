@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop.envs.snake import Rewards, SnakeVectorEnv
-from hotloop.envs.snake.config import DOWN, LEFT, RIGHT, UP, SnakeConfig
-from hotloop.envs.snake.twin import Cell, Game, pack
+from hotloop.training.envs.snake import Rewards, SnakeVectorEnv
+from hotloop.training.envs.snake.config import DOWN, LEFT, RIGHT, UP, SnakeConfig
+from hotloop.training.envs.snake.reference import Cell, Game, pack
 
 STRAIGHT, TURN_LEFT, TURN_RIGHT = 0, 1, 2
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from PIL import Image
 
-from hotloop.envs.nes.config import SIMPLE, parse_level
-from hotloop.envs.nes.emulator import Emulator, mask_of
-from hotloop.envs.nes.rom import RUNNER
-from hotloop.envs.nes.starts import ROUTE_SKIP, RUNNER_LEVELS, begin_level, load_routes
+from hotloop.training.envs.nes.config import SIMPLE, parse_level
+from hotloop.training.envs.nes.emulator import Emulator, mask_of
+from hotloop.training.envs.nes.rom import RUNNER
+from hotloop.training.envs.nes.start_states import ROUTE_SKIP, RUNNER_LEVELS, begin_level, load_routes
 
 EVERY = 4
 """Frames between two pictures: 15 a second."""

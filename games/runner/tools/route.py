@@ -11,11 +11,11 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from hotloop.envs.nes import layout
-from hotloop.envs.nes.config import SIMPLE, parse_level
-from hotloop.envs.nes.emulator import Emulator, mask_of
-from hotloop.envs.nes.rom import RUNNER
-from hotloop.envs.nes.starts import ROUTE_SKIP, RUNNER_LEVELS, begin_level
+from hotloop.training.envs.nes import memory_layout
+from hotloop.training.envs.nes.config import SIMPLE, parse_level
+from hotloop.training.envs.nes.emulator import Emulator, mask_of
+from hotloop.training.envs.nes.rom import RUNNER
+from hotloop.training.envs.nes.start_states import ROUTE_SKIP, RUNNER_LEVELS, begin_level
 
 HOLD = 2
 """Steps for which a choice is held."""
@@ -53,10 +53,10 @@ def search(emulator: Emulator, level: str, width: int = WIDTH) -> str | None:
                 for _ in range(HOLD):
                     emulator.run(ROUTE_SKIP)
                     route += str(choice)
-                    where = layout.look(ram)
+                    where = memory_layout.look(ram)
                     if where.flag:
                         return route
-                cell = (where.x // 12, int(ram[layout.Y]) // 12, int(ram[layout.FLOAT_STATE]))
+                cell = (where.x // 12, int(ram[memory_layout.Y]) // 12, int(ram[memory_layout.FLOAT_STATE]))
                 if not where.dead and (cell not in found or where.x > found[cell].x):
                     found[cell] = Node(emulator.save(), route, where.x, cell)
         beam = sorted(found.values(), key=lambda node: -node.x)[:width]

@@ -16,8 +16,8 @@ from typing import Any, Literal
 import psutil
 
 from hotloop import clock
+from hotloop import numbers as words
 from hotloop.record.machine import THREAD_VARIABLES
-from hotloop.report import words
 
 Verdict = Literal["ok", "note", "problem"]
 SHARED_MEMORY = Path("/dev/shm")

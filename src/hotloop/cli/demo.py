@@ -12,7 +12,7 @@ from hotloop.errors import HotloopError
 from hotloop.escaping import json_text, printable
 
 if TYPE_CHECKING:
-    from hotloop.pipelines.result import Result
+    from hotloop.training.run.result import Result
 
 PIPELINE = "ppo-snake"
 SECONDS = 35.0
@@ -32,10 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Train, explain, film; return the exit code."""
-    from hotloop.pipelines import pipeline
-    from hotloop.pipelines.checks import require_training
-    from hotloop.pipelines.options import Options
-    from hotloop.record.session import default_path
+    from hotloop.cli.recording import ProfileOptions, TrainingRecording
+    from hotloop.run_directory import default_path
+    from hotloop.training.registry import pipeline
+    from hotloop.training.run.config_checks import require_training
+    from hotloop.training.run.options import Options
 
     if not arguments.seconds > 0:
         raise HotloopError(f"--seconds is {arguments.seconds}: give a number above 0")
@@ -43,7 +44,7 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or default_path(["demo"])
     module = pipeline(PIPELINE)
     options = Options(seconds=arguments.seconds, out=out, eval_every=0, eval_episodes=GAMES)
-    result: Result = module.train(module.PRESETS["fast"][0], options)
+    result: Result = module.train(module.PRESETS["fast"][0], options, TrainingRecording(ProfileOptions()))
     if result.exit_code:
         return result.exit_code
     explained = _explain(out, quiet=arguments.json)
@@ -74,8 +75,8 @@ def _explain(out: Path, quiet: bool) -> Path:
 def _film(out: Path) -> Path:
     """Film the best of the held-out games; return where the film is."""
     from hotloop.cli.play import film
-    from hotloop.pipelines import load_agent
-    from hotloop.pipelines.snake import play_episodes
+    from hotloop.training.agents.load import load_agent
+    from hotloop.training.tasks.snake import play_episodes
 
     agent = load_agent(out)
     played = play_episodes(agent.act, agent.config, GAMES)

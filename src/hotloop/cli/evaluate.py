@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play and report; return the exit code."""
-    from hotloop.pipelines.checks import require_training, torch_threads
+    from hotloop.training.run.config_checks import require_training, torch_threads
 
     require_training()
     # One thread: acting for a few games is little work, and two threads wait for each other if anything else is busy.
@@ -44,14 +44,16 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from hotloop.pipelines import evaluation, game, load_agent
-    from hotloop.pipelines.checks import require_device
-    from hotloop.pipelines.shipped import save_agent
+    from hotloop.training.agents import evaluation
+    from hotloop.training.agents.export import save_agent
+    from hotloop.training.agents.load import load_agent
+    from hotloop.training.registry import task
+    from hotloop.training.run.config_checks import require_device
 
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     other = load_agent(arguments.compare, arguments.device) if arguments.compare else None
-    played_by = game(agent.pipeline)
+    played_by = task(agent.pipeline)
     kind, rows, gains, plays = played_by.PLACE, [], [], []
     places = choose_places(agent, arguments.board, arguments.official, arguments.level)
     if other is not None:
@@ -83,9 +85,9 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: str | None) -> list[Any]:
     """Return where an agent is to play, as its game has it."""
-    from hotloop.pipelines import game
+    from hotloop.training.registry import task
 
-    played_by = game(agent.pipeline)
+    played_by = task(agent.pipeline)
     if levels is not None and not hasattr(played_by, "levels"):
         raise HotloopError(f"--level {levels}: levels are chosen in Mario and Ricochet only; leave it out")
     if levels is None or boards or official:
@@ -95,10 +97,10 @@ def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: 
 
 def check_comparable(agent: Any, other: Any, places: list[Any], official: bool) -> None:
     """Refuse to compare with an agent of another game, or with one that cannot play where the first does."""
-    from hotloop.pipelines import game
+    from hotloop.training.registry import task
 
-    played_by = game(agent.pipeline)
-    if game(other.pipeline) is not played_by:
+    played_by = task(agent.pipeline)
+    if task(other.pipeline) is not played_by:
         raise HotloopError(
             f"--compare {other.path} is of {other.pipeline}, not of the game of {agent.pipeline}: "
             "give a checkpoint of the same game"
@@ -121,9 +123,9 @@ def check_comparable(agent: Any, other: Any, places: list[Any], official: bool) 
 def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
     from dataclasses import replace
 
-    from hotloop.pipelines import game
+    from hotloop.training.registry import task
 
-    played, config = game(agent.pipeline), agent.config
+    played, config = task(agent.pipeline), agent.config
     if arguments.max_steps:
         config = replace(config, **{played.LIMIT: arguments.max_steps})
     return played.play_episodes(agent if played.REMEMBERS else agent.act, config, arguments.episodes, place)

@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the run; return the exit code."""
-    from hotloop.report import words
+    from hotloop import numbers as words
     from hotloop.trace.export import default_path, export
     from hotloop.trace.load import load
     from hotloop.trace.runs import find

@@ -71,7 +71,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hotloop.report import words
+    from hotloop import numbers as words
     from hotloop.report.terminal import STATE_STYLES
 
     table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="dim")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from hotloop.errors import HotloopError, Interrupted
+from hotloop.errors import INTERRUPTED, HotloopError, Interrupted
 from hotloop.escaping import printable
 from hotloop.files import silence_stdout
 
@@ -31,7 +31,6 @@ COMMANDS = {
 }
 WRONG_CALL = 2
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
-INTERRUPTED = 130
 BROKEN_PIPE = 141
 """What a shell reports for a program that was writing into a pipe when its reader went away."""
 

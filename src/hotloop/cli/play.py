@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Play one game; return the exit code."""
-    from hotloop.pipelines.checks import require_training, torch_threads
+    from hotloop.training.run.config_checks import require_training, torch_threads
 
     require_training()
     # A network that sees one picture is small: two threads wait for each other longer than they compute.
@@ -59,8 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> int:
-    from hotloop.pipelines import game, load_agent
-    from hotloop.pipelines.checks import require_device
+    from hotloop.training.agents.load import load_agent
+    from hotloop.training.registry import task
+    from hotloop.training.run.config_checks import require_device
 
     if arguments.fps is not None and not 0 < arguments.fps <= 1000:
         raise HotloopError(f"--fps is {arguments.fps}: give a number above 0, at most 1000")
@@ -68,7 +69,7 @@ def _run(arguments: argparse.Namespace) -> int:
         raise HotloopError(f"--game is {arguments.game}: give 0 or more")
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
-    played = game(agent.pipeline)
+    played = task(agent.pipeline)
     arguments.fps = arguments.fps or getattr(played, "FPS", FPS)
     place = played.home(agent.config)
     if arguments.board is not None or arguments.official or arguments.level:
@@ -89,10 +90,10 @@ def _run(arguments: argparse.Namespace) -> int:
 
 def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[str, Any]:
     """Write a game as an animated GIF; return how it ended."""
-    from hotloop.pipelines import game
+    from hotloop.training.registry import task
 
     reel, ending = Reel(), {}
-    played = game(agent.pipeline)
+    played = task(agent.pipeline)
     player = agent if played.REMEMBERS else agent.act
     for each in played.watch(player, agent.config, place, number, "rgb_array"):
         ending = _told(each)
@@ -137,11 +138,11 @@ class Reel:
 
 def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, Any]:
     """Show a game in the terminal; elsewhere only its last position."""
-    from hotloop.pipelines import game
+    from hotloop.training.registry import task
 
     live = sys.stdout.isatty() and not arguments.json
     ending: dict[str, Any] = {}
-    played = game(agent.pipeline)
+    played = task(agent.pipeline)
     player = agent if played.REMEMBERS else agent.act
     for each in played.watch(player, agent.config, place, arguments.game, "ansi"):
         ending = _told(each)

@@ -89,7 +89,7 @@ def choose(runs: list[RunInfo], keep: int | None, older_than_s: float | None) ->
 
 
 def _list(chosen: list[RunInfo], root: Path) -> None:
-    from hotloop.report import words
+    from hotloop import numbers as words
 
     if not chosen:
         say(f"Nothing to clear in {root}.")

@@ -17,12 +17,14 @@ from types import ModuleType
 from typing import Any
 
 from hotloop.cli.output import note
+from hotloop.cli.recording import ProfileOptions, TrainingRecording
 from hotloop.errors import HotloopError
 from hotloop.escaping import printable
 from hotloop.files import silence_stdout
-from hotloop.pipelines import PIPELINES, configuration, pipeline
-from hotloop.pipelines.checks import require_seed, require_training
-from hotloop.pipelines.options import Options
+from hotloop.training.registry import PIPELINES, pipeline
+from hotloop.training.run import configuration
+from hotloop.training.run.config_checks import require_seed, require_training
+from hotloop.training.run.options import Options
 
 USAGE = "hotloop train PIPELINE [flags]"
 ALIASES = {
@@ -70,10 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
         raise HotloopError(f"the pipeline comes first, not {words[0]!r}: {USAGE}, with one of {', '.join(PIPELINES)}")
     if words[0] in PIPELINES and not {"-h", "--help"} & set(words):
         require_training()
-    config, options, source = parse(words[0], words[1:])
-    if options.profile_report is not None:
-        _check_report(options.profile_report, options.out)
-    result = pipeline(words[0]).train(config, options)
+    config, options, profile, source = parse(words[0], words[1:])
+    if profile.profile_report is not None:
+        _check_report(profile.profile_report, options.out)
+    recording = TrainingRecording(profile, options.quiet) if profile.profile else None
+    result = pipeline(words[0]).train(config, options, recording)
     try:
         if source.json:
             print(result.as_json(), flush=True)
@@ -81,12 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
             print(_ending(result), flush=True)
     except OSError:
         silence_stdout()  # the terminal was closed, or the reader is gone: the run has ended as it has
-    if options.profile_report is not None:
-        _write_report(Path(result.run_dir), options.profile_report)
+    if profile.profile_report is not None:
+        _write_report(Path(result.run_dir), profile.profile_report)
     return result.exit_code
 
 
-def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
+def parse(name: str, words: list[str]) -> tuple[Any, Options, ProfileOptions, Source]:
     """Read the flags of a pipeline.
 
     Args:
@@ -94,7 +97,7 @@ def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
         words: What follows it on the command line.
 
     Returns:
-        The pipeline's configuration, the options of the run, and where settings came from.
+        The pipeline's configuration, the options of the run and of its recording, and where settings came from.
     """
     import tyro
 
@@ -105,6 +108,7 @@ def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
     parts = (
         ("training", module.Config, config),
         ("run", Options, getattr(module, "OPTIONS", Options())),
+        ("profiling", ProfileOptions, ProfileOptions()),
         ("settings", Source, Source()),
     )
     call_type = make_dataclass("Call", [(part, kind, field(default=value)) for part, kind, value in parts], frozen=True)
@@ -118,7 +122,7 @@ def parse(name: str, words: list[str]) -> tuple[Any, Options, Source]:
             raise HotloopError(f"{_one_line(complaint.getvalue())}: see `hotloop train {name} --help`") from None
         raise
     require_seed(call.training)
-    return call.training, call.run, call.settings
+    return call.training, call.run, call.profiling, call.settings
 
 
 def _beginning(name: str, module: ModuleType, words: list[str]) -> Any:
@@ -135,7 +139,7 @@ def _beginning(name: str, module: ModuleType, words: list[str]) -> Any:
         raise HotloopError(f"unknown preset {preset!r} of {name}: use one of {', '.join(module.PRESETS)}")
     config = module.PRESETS[preset][0]
     if found.resume is not None:
-        from hotloop.pipelines.saved import read_saved
+        from hotloop.training.run.resume import read_saved
 
         for flag in ("preset", "config"):
             if getattr(found, flag) is not None:

@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from hotloop.files import make_private, open_private
 from hotloop.record.machine import describe_host, describe_machine, library_versions
 from hotloop.record.options import RecordOptions
 from hotloop.record.privacy import redacted, redacted_command
+from hotloop.run_directory import default_path
 from hotloop.trace.liveness import state_of_exit
 from hotloop.trace.model import FORMAT_VERSION
 
@@ -89,18 +89,6 @@ def _claim(target: Path, manifest: Mapping[str, Any]) -> Path:
     except FileExistsError:
         raise taken from None
     return target.absolute()
-
-
-def default_path(command: Sequence[str]) -> Path:
-    """Return `runs/<time>-<name of the script>`, numbered if that exists."""
-    name = Path(command[0] if command else "run").stem or "run"
-    stamp = datetime.now().strftime("%Y%m%d-%H%M%S")
-    path = Path("runs") / f"{stamp}-{name}"
-    number = 1
-    while os.path.lexists(path):
-        number += 1
-        path = Path("runs") / f"{stamp}-{name}-{number}"
-    return path
 
 
 def finish(folder: Path, exit_code: int, changes: Mapping[str, Any]) -> tuple[Path, int]:

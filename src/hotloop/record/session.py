@@ -19,15 +19,15 @@ from typing import Any
 
 from hotloop import spans, ticks
 from hotloop.clock import now_ns
-from hotloop.errors import HotloopError
+from hotloop.errors import HotloopError, exit_code_of
 from hotloop.notice import notice
 from hotloop.record.children import Settings, follow_spawned
-from hotloop.record.manifest import claim, default_path, describe_run, finish
+from hotloop.record.manifest import claim, describe_run, finish
 from hotloop.record.memory import cuda_in_use
 from hotloop.record.options import RecordOptions
 from hotloop.record.privacy import redacted_text
 from hotloop.record.recorder import Recorder
-from hotloop.trace.liveness import INTERRUPTED
+from hotloop.run_directory import default_path
 
 
 @dataclass(slots=True)
@@ -159,15 +159,6 @@ class Session:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop(exit_code_of(error))
-
-
-def exit_code_of(error: BaseException | None) -> int:
-    """Return the exit code of a program that an error ends; 0 for none."""
-    if isinstance(error, KeyboardInterrupt):
-        return INTERRUPTED
-    if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else int(error.code is not None)
-    return int(error is not None)
 
 
 def record(

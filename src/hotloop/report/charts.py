@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
+from hotloop import numbers as words
 from hotloop.counters import COUNTERS
-from hotloop.report import words
 from hotloop.report.palette import colour
 from hotloop.report.printable import printable_report
 from hotloop.report.view import Report

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hotloop import numbers as words
 from hotloop.escaping import markup
 from hotloop.explain import explain
-from hotloop.report import view, words
+from hotloop.report import view
 from hotloop.report.palette import colour
 from hotloop.report.view import Report
 from hotloop.trace.model import Trace

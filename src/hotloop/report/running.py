@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from hotloop import numbers as words
 from hotloop.escaping import printable
-from hotloop.report import words
 from hotloop.trace import summary
 from hotloop.trace.model import Trace
 

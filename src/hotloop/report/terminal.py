@@ -18,7 +18,8 @@ from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
-from hotloop.report import drift, traced, words
+from hotloop import numbers as words
+from hotloop.report import drift, traced
 from hotloop.report.palette import GROUP_ORDER, colour
 from hotloop.report.printable import printable_report
 from hotloop.report.view import Report, TreeRow

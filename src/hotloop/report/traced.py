@@ -13,7 +13,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from hotloop.report import words
+from hotloop import numbers as words
 from hotloop.trace.traced import CallRow, FunctionRow, Look, Traced
 
 FUNCTION_ROWS = 20

@@ -12,12 +12,13 @@ from typing import Literal
 
 import psutil
 
+from hotloop.errors import INTERRUPTED
 from hotloop.trace.host import this_host
 from hotloop.trace.model import State
 from hotloop.trace.reading import MANIFEST
 from hotloop.trace.records import Manifest
 
-INTERRUPTED, BY_SIGNAL = 130, (129, 130, 143)
+BY_SIGNAL = (129, INTERRUPTED, 143)
 """Exit codes that shells report for a program ended by Ctrl-C, and by SIGHUP, Ctrl-C or SIGTERM."""
 SAME_PROCESS_S = 1.0
 """A process id whose process began later than this after the recorded one belongs to another program."""

@@ -1,4 +1,4 @@
-"""SB3's replay buffer for stacked images, kept in `hotloop.replay.FrameReplay`: each frame once instead of eight times.
+"""SB3's replay buffer for stacked images, kept in a `FrameReplay`: each frame is stored once instead of eight times.
 
 SB3 hands over whole stacks, of which all but one frame came before. Only the newest frame is stored; the stacks are put
 together again when a batch is sampled, equal to what SB3's own buffer would give. That they really are stacks of
@@ -16,7 +16,7 @@ from stable_baselines3.common.buffers import BaseBuffer, ReplayBuffer
 from stable_baselines3.common.type_aliases import ReplayBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 
-from hotloop.replay import Batch, FrameReplay, ReplayError
+from hotloop.training.replay import Batch, FrameReplay, ReplayError
 
 
 class FrameReplayBuffer(ReplayBuffer):

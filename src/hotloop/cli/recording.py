@@ -1,0 +1,106 @@
+"""Records a training run: the one place where a pipeline and the recorder meet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hotloop.errors import HotloopError
+from hotloop.training.run.recording import RunInfo
+
+if TYPE_CHECKING:
+    from hotloop.record.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileOptions:
+    """What `hotloop train` records. None of it changes what is learnt from the same seed."""
+
+    profile: bool = True
+    """Record where the time goes, for `hotloop explain`."""
+    profile_report: Path | None = None
+    """Also write the report to this JSON file."""
+    profile_summary_every: int = 0
+    """Print a summary of the recording every so many environment steps, or at the end of a shorter run; 0: none."""
+    functions: int = 0
+    """Trace all function calls of so many iterations, for `hotloop explain`; 0: none."""
+    ops: int = 0
+    """Trace torch's operators in so many iterations; 0: none."""
+    warmup: int | None = None
+    """Iterations before these begin. Default: 100, and the first update."""
+
+    def __post_init__(self) -> None:
+        """Refuse contradictions."""
+        for name in ("profile_summary_every", "functions", "ops", "warmup"):
+            if (getattr(self, name) or 0) < 0:
+                raise HotloopError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give 0 or more")
+        for name in ("profile_report", "profile_summary_every", "functions", "ops"):
+            if getattr(self, name) and not self.profile:
+                flag = name.replace("_", "-")
+                raise HotloopError(f"--{flag} needs the recording that --no-profile turns off: give one of them")
+
+
+class TrainingRecording:
+    """Records a training run and prints summaries of the recording while it is going on.
+
+    A summary is printed every so many environment steps; once at the end of a run that is shorter than that. The
+    recording is written out first, so that a summary counts all steps up to the one it is printed after.
+
+    Args:
+        options: What to record.
+        quiet: Print no summaries.
+    """
+
+    def __init__(self, options: ProfileOptions, quiet: bool = False) -> None:
+        self._options = options
+        self._every = 0 if quiet else options.profile_summary_every
+        self._session: Session
+        self._info: RunInfo
+        self._periods = 0
+        self._due = self._printed = False
+
+    def start(self, info: RunInfo) -> None:
+        """Start to record into the run directory."""
+        from hotloop.record.options import RecordOptions
+        from hotloop.record.session import record
+
+        self._info = info
+        given = self._options
+        options = RecordOptions(functions=given.functions, ops=given.ops, warmup=given.warmup)
+        config = {**info.config, "pipeline": info.pipeline}
+        self._session = record(info.run_dir, options=options, config=config, counts_before=info.counts_before)
+
+    def begin(self, env_steps: int) -> None:
+        """Count periods from here on. Their multiples are counted from the training's first step."""
+        self._periods = env_steps // self._every if self._every else 0
+
+    def summary_due(self, env_steps: int) -> bool:
+        """Return whether a period has ended since the last summary."""
+        if self._every:
+            periods = env_steps // self._every
+            self._due |= periods > self._periods
+            self._periods = periods
+        return self._due
+
+    def print_summary(self) -> None:
+        """Print the summary, unless the recording is paused for a deep sample: then it stays due."""
+        from hotloop.report.running import periodic
+        from hotloop.trace.load import load
+
+        if not self._session.flush():
+            return
+        self._due, self._printed = False, True
+        try:
+            self._info.say(periodic(load(self._session.path), self._info.pipeline))
+        except HotloopError as error:
+            self._info.say(f"{self._info.pipeline}: no profile summary: {error}")
+
+    def finish(self) -> None:
+        """Print a summary if none was."""
+        if self._every and not self._printed:
+            self.print_summary()
+
+    def stop(self, exit_code: int) -> None:
+        """Complete the recording."""
+        self._session.stop(exit_code)

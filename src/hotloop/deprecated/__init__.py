@@ -1,0 +1,1 @@
+"""Old module names, for one version; see `forward`."""

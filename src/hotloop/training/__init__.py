@@ -1,0 +1,1 @@
+"""Train fast: environments, replay, collectors, learners, and the pipelines made of them."""

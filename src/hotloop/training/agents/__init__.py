@@ -1,0 +1,1 @@
+"""Trained agents: load them from checkpoints, export, evaluate and play them."""

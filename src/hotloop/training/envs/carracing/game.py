@@ -1,0 +1,165 @@
+"""Gymnasium's CarRacing, class and physics as they are, with its drawing for the agent left out.
+
+Also what drawing by others needs: the track and the car as plain arrays. Importing this needs Box2D and pygame, which
+Gymnasium's module imports; `load` says so in one line where they are missing.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
+from numpy.typing import NDArray
+
+from hotloop.errors import DependencyMissing
+from hotloop.training.envs.carracing.memory_layout import (
+    CAR_NUMBERS,
+    COLOURS,
+    FRONT_BAR,
+    GRASS,
+    GROUND,
+    HULL,
+    KERB_RED,
+    KERB_WHITE,
+    REAR_BAR,
+    RIM,
+    ROAD,
+    SPEED_BAR,
+    STEER_BAR,
+    YAW_BAR,
+    CarShape,
+    Field,
+    Scene,
+)
+
+# Without this, importing pygame writes a line to stdout, where a program's JSON may be.
+os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
+try:
+    from gymnasium.envs.box2d import car_dynamics, car_racing
+except (DependencyNotInstalled, ImportError) as missing:
+    raise DependencyMissing(
+        f"CarRacing needs Box2D and pygame, which are not both installed ({missing.__cause__ or missing}): "
+        'pip install "hotloop[carracing]"'
+    ) from None
+
+Array = NDArray[Any]
+FIELD = Field(half=car_racing.PLAYFIELD, square=car_racing.GRASS_DIM)
+KERB_WIDTH = car_racing.BORDER
+HULL_COLOUR = (204, 0, 0)
+SHRINKING_LOSS = 2
+"""What the official picture's colours lose on the way from 1000×800 to 96×96, as its scaling rounds down twice."""
+
+GREY = np.array([0.299, 0.587, 0.114])
+"""Weights of red, green and blue as OpenCV has them."""
+
+
+class Game(car_racing.CarRacing):
+    """The official game, which draws when a person asks for it and not in a step.
+
+    Attributes:
+        shown: The score in the official picture, which is drawn before a frame's 0.1 are taken off.
+    """
+
+    shown = 0.0
+
+    def _render(self, mode: str) -> Any:
+        if mode != "state_pixels":
+            return super()._render(mode)
+        self.shown = self.reward
+        return None
+
+
+def read_track(game: Game) -> Array:
+    """Return the centre line, float64 [T, 3]: x, y and the angle of the normal to the right."""
+    return np.array([(x, y, beta) for _, beta, x, y in game.track])
+
+
+def read_scene(game: Game) -> Scene:
+    """Return what stands still in this episode.
+
+    From now on the game's tiles keep their colours in `shades`; a second call returns the same array.
+    """
+    quads = np.array([quad for quad, _ in game.road_poly], np.float64)
+    assert game.road is not None
+    shades = game.road[0].color.base
+    if shades is None:
+        shades = np.array([tile.color for tile in game.road], np.float64)
+    tiles, colours = [], []
+    count = 0
+    for _, colour in game.road_poly:
+        if isinstance(colour, tuple):
+            tiles.append(-1)
+            colours.append(KERB_WHITE if colour[1] else KERB_RED)
+        else:
+            tiles.append(count)
+            colours.append(ROAD + count % 3)
+            count += 1
+    for tile, own in zip(game.road, shades, strict=True):
+        tile.color = own
+    # The official drawing, which people see, takes a tile's colour from here.
+    game.road_poly = [
+        (quad, colour if tile < 0 else shades[tile])
+        for (quad, colour), tile in zip(game.road_poly, tiles, strict=True)
+    ]  # fmt: skip
+    centres = quads.mean(axis=1)
+    return Scene(
+        quads=quads,
+        centres=centres,
+        colours=np.array(colours, np.uint8),
+        tiles=np.array(tiles, np.int64),
+        shades=shades,
+        road_red=float(game.road_color[0]),
+        radius=float(np.sqrt(((quads - centres[:, None]) ** 2).sum(axis=2).max())),
+    )
+
+
+def read_shape(game: Game) -> CarShape:
+    """Return the polygons of the car. They are the same in every episode."""
+    assert game.car is not None
+    parts = [fixture.shape.vertices for fixture in game.car.hull.fixtures]
+    hull = np.zeros((len(parts), max(map(len, parts)), 2))
+    for own, part in zip(hull, parts, strict=True):
+        own[: len(part)] = part
+    return CarShape(
+        hull=hull,
+        corners=np.array([len(part) for part in parts], np.int64),
+        wheel=np.array(game.car.wheels[0].fixtures[0].shape.vertices, np.float64),
+        rim_half_width=car_dynamics.WHEEL_W * car_dynamics.SIZE,
+        rim_radius=car_dynamics.WHEEL_R * car_dynamics.SIZE,
+    )
+
+
+def read_car(game: Game, into: Array) -> None:
+    """Write the numbers of the car, see `layout`, into float64 [32]."""
+    car = game.car
+    assert car is not None
+    hull, wheels = car.hull, car.wheels
+    at, speed = hull.position, hull.linearVelocity
+    found = [game.t, at.x, at.y, hull.angle, speed.x, speed.y, hull.angularVelocity, wheels[0].joint.angle]
+    for wheel in wheels:
+        at = wheel.position
+        found += (at.x, at.y, wheel.angle, wheel.phase, wheel.omega, 1.0 if wheel.tiles else 0.0)
+    into[:] = found
+
+
+def new_car() -> Array:
+    """Return room for the numbers of a car."""
+    return np.zeros(CAR_NUMBERS)
+
+
+def palette_of(game: Game, channels: int) -> Array:
+    """Return the colours by number, uint8 [17, C], as they look in the official picture."""
+    colours = np.zeros((COLOURS, 3))
+    colours[GROUND], colours[GRASS] = game.bg_color, game.grass_color
+    for shade in range(3):
+        colours[ROAD + shade] = np.floor(game.road_color + 0.01 * shade * 255)
+    colours[KERB_WHITE], colours[KERB_RED] = 255, (255, 0, 0)
+    colours[RIM], colours[HULL] = car_dynamics.WHEEL_WHITE, HULL_COLOUR
+    colours[SPEED_BAR], colours[FRONT_BAR], colours[REAR_BAR] = 255, (0, 0, 255), (51, 0, 255)
+    colours[STEER_BAR], colours[YAW_BAR] = (0, 255, 0), (255, 0, 0)
+    colours = np.maximum(np.floor(colours) - SHRINKING_LOSS, 0)
+    if channels == 1:
+        colours = (colours @ GREY)[:, None] + 0.5
+    return colours.astype(np.uint8)

@@ -1,0 +1,280 @@
+"""The picture of a frame, and its 36 numbers. `twin` says the same in plain Python.
+
+The order is that of Gymnasium's own drawing: field, grass, road and kerbs, wheels, hull, indicators. What is out of
+sight is left out by its centre, so of some 400 polygons about 40 are transformed and filled.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from hotloop.training.envs.carracing.memory_layout import (
+    ANGLE,
+    EYE_X,
+    EYE_Y,
+    FIRST_ZOOM,
+    FRONT_BAR,
+    GRASS,
+    GROUND,
+    GROW,
+    HULL,
+    LAST_ZOOM,
+    LEAST_SHOWN,
+    LOOK_AHEAD,
+    LOOK_EVERY,
+    NOTHING,
+    REAR_BAR,
+    RIM,
+    RIM_ANGLE,
+    ROAD,
+    SPEED_BAR,
+    SPEED_X,
+    SPEED_Y,
+    STEER_BAR,
+    STEERING,
+    STRIP,
+    TIME,
+    TYRE,
+    WHEEL_ANGLE,
+    WHEEL_NUMBERS,
+    WHEEL_ON_ROAD,
+    WHEEL_PHASE,
+    WHEEL_SPEED,
+    WHEEL_X,
+    WHEEL_Y,
+    WHEELS,
+    WINDOW_H,
+    WINDOW_W,
+    YAW_BAR,
+    YAW_RATE,
+    Brush,
+    CarShape,
+    Field,
+    Scene,
+    View,
+    X,
+    Y,
+)
+from hotloop.training.envs.carracing.raster import colour_in, cover, fill
+from hotloop.training.envs.numba_tools import bare, kernel
+
+Camera = tuple[float, float, float, float, float, float, float, float]
+"""Eye x, y in metres; then samples right and down for a metre along x and y; then where the eye is, in samples."""
+
+
+@kernel
+def look(car: np.ndarray, side: float) -> Camera:
+    """Point the camera: the car stands in the middle, three quarters down, and heads up; zoomed in within a second."""
+    time = car[TIME]
+    zoom = FIRST_ZOOM * max(1.0 - time, 0.0) + LAST_ZOOM * min(time, 1.0)
+    right, down = zoom * side / WINDOW_W, zoom * side / WINDOW_H
+    c, s = math.cos(car[ANGLE]), math.sin(car[ANGLE])
+    return car[X], car[Y], c * right, s * right, s * down, -c * down, EYE_X * side / WINDOW_W, EYE_Y * side / WINDOW_H
+
+
+@kernel
+def place(camera: Camera, x: float, y: float) -> tuple[float, float]:
+    """Say where in the picture a point of the world is, in samples right and down."""
+    eye_x, eye_y, right_x, right_y, down_x, down_y, at_x, at_y = camera
+    dx, dy = x - eye_x, y - eye_y
+    return at_x + dx * right_x + dy * right_y, at_y + dx * down_x + dy * down_y
+
+
+@kernel
+def fill_square(brush: Brush, camera: Camera, box: tuple[float, float, float], colour: int, grow: float) -> None:
+    """Fill a square of the world: x and y of a corner, side."""
+    x, y, side = box
+    brush.corners[0, 0], brush.corners[0, 1] = place(camera, x, y)
+    brush.corners[1, 0], brush.corners[1, 1] = place(camera, x + side, y)
+    brush.corners[2, 0], brush.corners[2, 1] = place(camera, x + side, y + side)
+    brush.corners[3, 0], brush.corners[3, 1] = place(camera, x, y + side)
+    fill(brush, 4, colour, grow)
+
+
+@kernel
+def draw_field(brush: Brush, camera: Camera, field: Field, grow: float) -> None:
+    """Fill the ground and the squares of grass that may be in sight; every other one in both directions."""
+    brush.canvas[:] = NOTHING
+    fill_square(brush, camera, (-field.half, -field.half, 2 * field.half), GROUND, grow)
+    eye_x, eye_y, right_x, right_y, down_x, down_y, at_x, at_y = camera
+    side = float(brush.canvas.shape[0])
+    turn = right_x * down_y - right_y * down_x
+    low_x, high_x, low_y, high_y = np.inf, -np.inf, np.inf, -np.inf
+    for corner in range(4):
+        right, down = side * (corner & 1) - at_x, side * (corner >> 1) - at_y
+        x, y = eye_x + (right * down_y - down * right_y) / turn, eye_y + (down * right_x - right * down_x) / turn
+        low_x, high_x, low_y, high_y = min(low_x, x), max(high_x, x), min(low_y, y), max(high_y, y)
+    pitch, most = 2 * field.square, int(field.half / field.square) - 1
+    for i in range(max(math.floor((low_x + field.half) / pitch), 0), math.floor((high_x + field.half) / pitch) + 1):
+        if i > most:
+            break
+        for j in range(max(math.floor((low_y + field.half) / pitch), 0), math.floor((high_y + field.half) / pitch) + 1):
+            if j > most:
+                break
+            fill_square(brush, camera, (pitch * i - field.half, pitch * j - field.half, field.square), GRASS, grow)
+
+
+@kernel
+def draw_road(brush: Brush, camera: Camera, scene: Scene, grow: float) -> None:
+    """Fill the tiles and kerbs in sight. A tile loses its shade when a wheel has touched it."""
+    side = float(brush.canvas.shape[0])
+    reach = scene.radius * max(math.hypot(camera[2], camera[3]), math.hypot(camera[4], camera[5])) + 1.0
+    for p in range(len(scene.quads)):
+        x, y = place(camera, scene.centres[p, 0], scene.centres[p, 1])
+        if x < -reach or x > side + reach or y < -reach or y > side + reach:
+            continue
+        for k in range(4):
+            brush.corners[k, 0], brush.corners[k, 1] = place(camera, scene.quads[p, k, 0], scene.quads[p, k, 1])
+        colour = scene.colours[p]
+        if scene.tiles[p] >= 0 and scene.shades[scene.tiles[p], 0] == scene.road_red:
+            colour = ROAD
+        fill(brush, 4, colour, grow)
+
+
+@kernel
+def place_on(brush: Brush, camera: Camera, body: tuple[float, float, float, float], k: int, at: np.ndarray) -> None:
+    """Put a point of a body (x, y, cosine and sine of its angle) into the brush, as corner k."""
+    x, y, c, s = body
+    brush.corners[k, 0], brush.corners[k, 1] = place(camera, x + c * at[0] - s * at[1], y + s * at[0] + c * at[1])
+
+
+@kernel
+def draw_car(brush: Brush, camera: Camera, shape: CarShape, car: np.ndarray, grow: float) -> None:
+    """Fill wheels, with the light part that turns with them, and hull."""
+    at = np.empty(2)
+    for wheel in range(4):
+        own = WHEELS + WHEEL_NUMBERS * wheel
+        angle = car[own + WHEEL_ANGLE]
+        body = (car[own + WHEEL_X], car[own + WHEEL_Y], math.cos(angle), math.sin(angle))
+        for k in range(4):
+            place_on(brush, camera, body, k, shape.wheel[k])
+        fill(brush, 4, TYRE, grow)
+        shown, near, far = rim_of(car[own + WHEEL_PHASE])
+        if shown:
+            for k in range(4):
+                at[0] = shape.rim_half_width if k == 1 or k == 2 else -shape.rim_half_width
+                at[1] = shape.rim_radius * (near if k < 2 else far)
+                place_on(brush, camera, body, k, at)
+            fill(brush, 4, RIM, grow)
+    body = (car[X], car[Y], math.cos(car[ANGLE]), math.sin(car[ANGLE]))
+    for part in range(len(shape.hull)):
+        for k in range(shape.corners[part]):
+            place_on(brush, camera, body, k, shape.hull[part, k])
+        fill(brush, shape.corners[part], HULL, grow)
+
+
+@kernel
+def rim_of(phase: float) -> tuple[bool, float, float]:
+    """Say whether the light part of a wheel is on top, and from where to where it reaches, in radii."""
+    sine, far_sine = math.sin(phase), math.sin(phase + RIM_ANGLE)
+    if sine > 0 and far_sine > 0:
+        return False, 0.0, 0.0
+    near, far = math.cos(phase), math.cos(phase + RIM_ANGLE)
+    if sine > 0:
+        near = np.sign(near)
+    if far_sine > 0:
+        far = np.sign(far)
+    return True, near, far
+
+
+@kernel
+def bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[float, float, float, float]) -> None:
+    """Paint a rectangle given by two corners in pixels of the window, whose last row and column belong to it."""
+    x, y, other_x, other_y = box
+    right, down = picture.shape[1] / WINDOW_W, picture.shape[0] / WINDOW_H
+    left, top = math.floor(min(x, other_x)) * right, math.floor(min(y, other_y)) * down
+    end, bottom = (math.floor(max(x, other_x)) + 1) * right, (math.floor(max(y, other_y)) + 1) * down
+    cover(picture, (left, top, end, bottom), palette[colour])
+
+
+@kernel
+def upright(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
+    """Paint an indicator that grows upwards."""
+    wide, high = WINDOW_W / 40, WINDOW_H / 40
+    if abs(value) > LEAST_SHOWN:
+        bar(picture, palette, colour, (at * wide, WINDOW_H - high - high * value, (at + 1) * wide, WINDOW_H - high))
+
+
+@kernel
+def sideways(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
+    """Paint an indicator that grows to either side."""
+    wide, high = WINDOW_W / 40, WINDOW_H / 40
+    if abs(value) > LEAST_SHOWN:
+        box = (at * wide, WINDOW_H - 4 * high, (at + value) * wide, WINDOW_H - 2 * high)
+        bar(picture, palette, colour, box)
+
+
+@kernel
+def draw_indicators(picture: np.ndarray, palette: np.ndarray, car: np.ndarray) -> None:
+    """Paint the strip below: speed, turning of the four wheels, steering, turning of the car."""
+    size = picture.shape[0]
+    cover(picture, (0.0, size * 0.875, float(size), float(size)), palette[STRIP])
+    upright(picture, palette, SPEED_BAR, 5, 0.02 * math.sqrt(car[SPEED_X] ** 2 + car[SPEED_Y] ** 2))
+    for wheel in range(4):
+        colour = FRONT_BAR if wheel < 2 else REAR_BAR
+        upright(picture, palette, colour, 7 + wheel, 0.01 * car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_SPEED])
+    sideways(picture, palette, STEER_BAR, 20, -10.0 * car[STEERING])
+    sideways(picture, palette, YAW_BAR, 30, -0.8 * car[YAW_RATE])
+
+
+@kernel
+def draw(
+    view: View, world: tuple[Field, Scene, CarShape], car: np.ndarray, brush: Brush, palette: np.ndarray,
+    picture: np.ndarray,
+) -> None:  # fmt: skip
+    """Draw a frame into `picture` uint8 [S, S, C]; the score, which is text, is put in afterwards."""
+    field, scene, shape = world
+    scene = Scene(
+        bare(scene.quads), bare(scene.centres), bare(scene.colours), bare(scene.tiles), bare(scene.shades),
+        scene.road_red, scene.radius,
+    )  # fmt: skip
+    shape = CarShape(
+        bare(shape.hull), bare(shape.corners), bare(shape.wheel), shape.rim_half_width, shape.rim_radius
+    )  # fmt: skip
+    brush = Brush(bare(brush.canvas), bare(brush.left), bare(brush.right), bare(brush.corners))
+    car, palette, picture = bare(car), bare(palette), bare(picture)
+    side = float(view.size * view.fine)
+    grow = GROW * side / WINDOW_W
+    camera = look(car, side)
+    draw_field(brush, camera, field, grow)
+    draw_road(brush, camera, scene, grow)
+    draw_car(brush, camera, shape, car, grow)
+    colour_in(brush.canvas, view.fine, palette, picture)
+    if view.indicators:
+        draw_indicators(picture, palette, car)
+
+
+@kernel
+def nearest(track: np.ndarray, x: float, y: float) -> int:
+    """Which point of the centre line is nearest? `track` is float64 [T, 3]: x, y, angle of the normal."""
+    found, least = 0, np.inf
+    for k in range(len(track)):
+        far = (track[k, 0] - x) ** 2 + (track[k, 1] - y) ** 2
+        if far < least:
+            found, least = k, far
+    return found
+
+
+@kernel
+def see(track: np.ndarray, car: np.ndarray, half_field: float, out: np.ndarray) -> None:
+    """Write the 36 numbers of the `vector` state into float32 [36]; docs/envs-carracing.md lists them."""
+    c, s = math.cos(car[ANGLE]), math.sin(car[ANGLE])
+    out[0], out[1], out[2], out[3] = car[X] / half_field, car[Y] / half_field, c, s
+    out[4], out[5] = (-s * car[SPEED_X] + c * car[SPEED_Y]) / 50, (c * car[SPEED_X] + s * car[SPEED_Y]) / 50
+    out[6], out[7] = car[YAW_RATE] / 5, car[STEERING] / 0.4
+    for wheel in range(4):
+        out[8 + wheel] = car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_ON_ROAD]
+    near = nearest(track, car[X], car[Y])
+    count = len(track)
+    beta = track[near, 2]
+    out[12] = ((car[X] - track[near, 0]) * math.cos(beta) + (car[Y] - track[near, 1]) * math.sin(beta)) / 10
+    off = car[ANGLE] - beta
+    out[13], out[14] = math.sin(off), math.cos(off)
+    bend = track[(near + 1) % count, 2] - track[near - 1, 2]
+    out[15] = math.atan2(math.sin(bend), math.cos(bend))
+    for k in range(LOOK_AHEAD):
+        ahead = (near + LOOK_EVERY * (k + 1)) % count
+        dx, dy = track[ahead, 0] - car[X], track[ahead, 1] - car[Y]
+        out[16 + 2 * k], out[17 + 2 * k] = (c * dx + s * dy) / 50, (-s * dx + c * dy) / 50

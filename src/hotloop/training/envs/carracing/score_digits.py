@@ -1,0 +1,82 @@
+"""The score in the corner of the picture, as the official one has it: digits of 42 points, shrunk with the window.
+
+Glyphs and the distances between them are taken from pygame's own font, once in a process; a number is put together
+from them when it is first needed, and kept. Drawing a frame copies some 80 bytes.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.training.envs.carracing.memory_layout import WINDOW_H, WINDOW_W
+
+Array = NDArray[Any]
+GLYPHS = "-0123456789"
+POINTS = 42
+MIDDLE_X, MIDDLE_Y = 60, WINDOW_H - WINDOW_H * 2.5 / 40
+LOSS = 2
+"""As in `game.SHRINKING_LOSS`."""
+
+
+@functools.cache
+def glyphs() -> tuple[dict[str, Array], dict[str, int]]:
+    """Return each glyph's picture, float64 [H, W] from 0 to 255, and how far apart two neighbours begin."""
+    import pygame
+
+    pygame.font.init()
+    font = pygame.font.Font(pygame.font.get_default_font(), POINTS)
+
+    def show(text: str) -> Array:
+        surface = font.render(text, True, (255, 255, 255), (0, 0, 0))
+        return pygame.surfarray.array3d(surface)[:, :, 0].T.astype(np.float64)
+
+    pictures = {glyph: show(glyph) for glyph in GLYPHS}
+    steps = {a + b: font.size(a + b)[0] - font.size(b)[0] for a in GLYPHS for b in GLYPHS}
+    return pictures, steps
+
+
+def write(text: str) -> Array:
+    """Return a text of digits and signs, float64 [H, W] from 0 to 255, in pixels of the window."""
+    pictures, steps = glyphs()
+    begins = [0]
+    for a, b in itertools.pairwise(text):
+        begins.append(begins[-1] + steps[a + b])
+    width = max(begin + pictures[glyph].shape[1] for begin, glyph in zip(begins, text, strict=True))
+    page = np.zeros((max(pictures[glyph].shape[0] for glyph in text), width))
+    for begin, glyph in zip(begins, text, strict=True):
+        own = pictures[glyph]
+        part = page[: own.shape[0], begin : begin + own.shape[1]]
+        np.maximum(part, own, out=part)
+    return page
+
+
+def shrink(length: int, first: float, pixel: float) -> tuple[int, Array]:
+    """Return the first pixel that a stretch of the window reaches, and each pixel's weights of it, float64 [P, length].
+
+    Args:
+        length: Of the stretch, in pixels of the window.
+        first: Where it begins.
+        pixel: How many pixels of the window one of the picture is.
+    """
+    begin, end = math.floor(first / pixel), math.ceil((first + length) / pixel)
+    pixels, window = np.arange(begin, end)[:, None] * pixel, first + np.arange(length)[None, :]
+    shared = np.minimum(pixels + pixel, window + 1) - np.maximum(pixels, window)
+    return begin, np.maximum(shared, 0) / pixel
+
+
+@functools.lru_cache(maxsize=4096)
+def stamp(score: int, size: int) -> tuple[int, int, Array]:
+    """Return where the score goes, row and column, and its pixels, uint8 [H, W], for a picture of `size` a side."""
+    text = write(f"{score:04d}")
+    height, width = text.shape
+    row, down = shrink(height, MIDDLE_Y - height // 2, WINDOW_H / size)
+    column, across = shrink(width, max(MIDDLE_X - width // 2, 0), WINDOW_W / size)
+    pixels = np.maximum(down @ text @ across.T - LOSS + 0.5, 0).astype(np.uint8)
+    # A run of very bad episodes could have more digits than there is room for.
+    return row, column, np.ascontiguousarray(pixels[:, : size - column])

@@ -1,0 +1,131 @@
+"""Boards with their robots and goals as arrays: what a bank holds, a solver solves and an environment plays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.errors import HotloopError
+from hotloop.training.envs.ricochet.config import LARGEST, MOST_ROBOTS, SMALLEST, UNKNOWN, check_whole
+from hotloop.training.envs.ricochet.memory_layout import CELLS, GOAL, MOVED, OPTIMAL, TARGET, State
+
+Array = NDArray[Any]
+BY = (-16, 1, 16, -1)
+"""What a step up, right, down, left adds to a cell's number."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Puzzles:
+    """M boards of one size. A cell is 16·y + x. `optimal` and `moved` are -1 where nobody solved it."""
+
+    size: int
+    walls: Array
+    """uint8 [M, 256]: bit d of a cell is set where it has a wall up, right, down, left; the border included."""
+    robots: Array
+    """uint8 [M, R]"""
+    goal: Array
+    """uint8 [M]"""
+    target: Array
+    """uint8 [M]: which robot has to get there."""
+    optimal: Array
+    """int8 [M]: length of the shortest solution."""
+    moved: Array
+    """int8 [M]: the fewest robots that a shortest solution moves."""
+
+    def __len__(self) -> int:
+        return len(self.goal)
+
+    @property
+    def count(self) -> int:
+        """How many robots there are on each board."""
+        return self.robots.shape[1]
+
+    def take(self, which: Any) -> Puzzles:
+        """Return some of them: by a mask, by numbers, or a slice."""
+        rows = (self.walls, self.robots, self.goal, self.target, self.optimal, self.moved)
+        return Puzzles(self.size, *(np.ascontiguousarray(each[which]) for each in rows))
+
+    def state(self) -> State:
+        """Return arrays for the kernels; stops are not yet found."""
+        amount = len(self)
+        vitals = np.zeros((amount, 7), np.int64)
+        vitals[:, GOAL], vitals[:, TARGET] = self.goal, self.target
+        vitals[:, OPTIMAL], vitals[:, MOVED] = self.optimal, self.moved
+        robots = np.zeros((amount, MOST_ROBOTS), np.uint8)
+        robots[:, : self.count] = self.robots
+        stops, layer = np.zeros((amount, 4 * CELLS), np.uint8), np.zeros((amount, 0), np.uint8)
+        return State(vitals, robots, self.walls.copy(), stops, layer, np.zeros(amount, np.bool_))
+
+    def planes(self) -> Array:
+        """Return what an agent sees as `planes`: uint8 [M, 6 + R, size, size]."""
+        every, grid = np.arange(len(self)), self.walls.reshape(-1, 16, 16)[:, : self.size, : self.size]
+        seen = np.zeros((len(self), 6 + self.count, self.size, self.size), np.uint8)
+        for way in range(4):
+            seen[:, way] = grid >> way & 1
+        for plane, cell in enumerate((self.goal, self.robots[every, self.target], *self.robots.T), start=4):
+            seen[every, plane, cell >> 4, cell & 15] = 1
+        return seen
+
+    @staticmethod
+    def of_state(state: State, size: int, robots: int) -> Puzzles:
+        """Return the boards on which games are being played, with the robots where they are now."""
+        facts = state.vitals
+        return Puzzles(
+            size,
+            state.walls.copy(),
+            state.robots[:, :robots].copy(),
+            facts[:, GOAL].astype(np.uint8),
+            facts[:, TARGET].astype(np.uint8),
+            facts[:, OPTIMAL].astype(np.int8),
+            facts[:, MOVED].astype(np.int8),
+        )
+
+
+def check(puzzles: Puzzles, *, begins: bool = True) -> Puzzles:
+    """Refuse boards that cannot be, or that are solved before play begins; the message names the first such board."""
+    size, count = puzzles.size, puzzles.count
+    check_whole("size", size, SMALLEST, LARGEST)
+    check_whole("robots", count, 1, MOST_ROBOTS)
+    inside = np.zeros(CELLS, np.bool_)
+    inside.reshape(16, 16)[:size, :size] = True
+    sorted_robots = np.sort(puzzles.robots, axis=1)
+    faults = {
+        "a robot is not on the board": ~inside[puzzles.robots].all(axis=1),
+        "the goal is not on the board": ~inside[puzzles.goal],
+        "two robots are on one cell": (sorted_robots[:, 1:] == sorted_robots[:, :-1]).any(axis=1),
+        f"the target is no robot from 0 to {count - 1}": puzzles.target >= count,
+        "the border has a gap": _open_borders(puzzles.walls, size),
+        "a wall is on one of its two cells only": _half_walls(puzzles.walls, size),
+    }
+    for what, wrong in faults.items():
+        if wrong.any():
+            raise HotloopError(f"board {int(wrong.argmax())} is impossible: {what}; give one that can be played")
+    own = puzzles.robots[np.arange(len(puzzles)), puzzles.target]
+    if begins and (own == puzzles.goal).any():
+        which = int((own == puzzles.goal).argmax())
+        raise HotloopError(f"board {which} is solved before it begins: put the target robot elsewhere than the goal")
+    return puzzles
+
+
+def _open_borders(walls: Array, size: int) -> Array:
+    grid = walls.reshape(-1, 16, 16)[:, :size, :size]
+    sides = (grid[:, 0], grid[:, :, -1], grid[:, -1], grid[:, :, 0])
+    return np.any([((side >> way) & 1 == 0).any(axis=1) for way, side in enumerate(sides)], axis=0)
+
+
+def _half_walls(walls: Array, size: int) -> Array:
+    grid = walls.reshape(-1, 16, 16)[:, :size, :size]
+    right, left = (grid[:, :, :-1] >> 1) & 1, (grid[:, :, 1:] >> 3) & 1
+    down, up = (grid[:, :-1] >> 2) & 1, grid[:, 1:] & 1
+    return (right != left).any(axis=(1, 2)) | (down != up).any(axis=(1, 2))
+
+
+def unsolved(size: int, walls: Array, robots: Array, goal: Array, target: Array) -> Puzzles:
+    """Return boards, checked, of which nobody knows the solution."""
+    amount = len(goal)
+    unknown = np.full(amount, UNKNOWN, np.int8)
+    given = (np.ascontiguousarray(np.asarray(each, np.uint8)) for each in (walls, robots, goal, target))
+    return check(Puzzles(size, *given, optimal=unknown, moved=unknown.copy()))

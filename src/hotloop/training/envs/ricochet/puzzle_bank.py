@@ -1,0 +1,305 @@
+"""Puzzle bank: solved boards on disk, by the length of their shortest solution and the robots that it moves.
+
+A bank is a directory with `puzzles.parquet` and `manifest.json`. It follows from its plan alone, is written whole or
+not at all, and is never overwritten. Which boards are held out for evaluation follows from their walls, so that no
+board is on both sides. `python -m hotloop.training.envs.ricochet DIRECTORY` makes one.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from hotloop.errors import HotloopError
+from hotloop.training.envs.numba_tools import kernel, random_states
+from hotloop.training.envs.ricochet.board_kernels import find_stops, make_board
+from hotloop.training.envs.ricochet.config import LEVELS, LONGEST, UNKNOWN, RicochetConfig, check_whole
+from hotloop.training.envs.ricochet.kernels import bare_search, bare_state
+from hotloop.training.envs.ricochet.memory_layout import CELLS, OPTIMAL, RANDOM, Search, State
+from hotloop.training.envs.ricochet.puzzle import Puzzles, check
+from hotloop.training.envs.ricochet.solver import TAKEN, new_search, solve_board
+
+FORMAT, VERSION = "hotloop ricochet bank", 1
+MANIFEST, TABLE = "manifest.json", "puzzles.parquet"
+BATCH = 1024
+"""Boards made at a time. Part of what a bank follows from: how deep is looked is decided anew with each batch."""
+
+PATIENCE = 100
+"""Batches without a board that is wanted, after which a level is given up."""
+
+NOTHING = 255
+"""Entry of a solution that is over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a bank follows from."""
+
+    seed: int = 0
+    per_level: int = 1000
+    """Boards of each level. A board may belong to several."""
+    size: int = 16
+    robots: int = 4
+    levels: tuple[int, ...] = (0, 1, 2, 3)
+    held_out: float = 0.1
+    """Share of the boards that is kept for evaluation."""
+
+    def __post_init__(self) -> None:
+        for level in self.levels:
+            RicochetConfig(size=self.size, robots=self.robots, level=level)
+        check_whole("seed", self.seed, 0, (1 << 32) - 1)
+        check_whole("per_level", self.per_level, 1, 10_000_000)
+        if not self.levels:
+            raise HotloopError("levels is empty: give at least one of 0, 1, 2, 3")
+        if not 0 <= self.held_out < 1:
+            raise HotloopError(f"held_out is {self.held_out!r}: give a share of at least 0 and below 1")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bank:
+    """Boards with their solutions, in the order in which they were made."""
+
+    puzzles: Puzzles
+    solutions: NDArray[Any]
+    """uint8 [M, 8]: actions, robot · 4 + direction; 255 where it is over."""
+    held_out: NDArray[Any]
+    """bool [M]"""
+    manifest: dict[str, Any]
+
+    def take(self, level: int | None = None, held_out: bool | None = None) -> Puzzles:
+        """Return the boards of a level and a part; None: of all levels, of both parts."""
+        mask = np.ones(len(self.puzzles), np.bool_)
+        if level is not None:
+            mask &= fits(level, self.puzzles.optimal, self.puzzles.moved)
+        if held_out is not None:
+            mask &= self.held_out == held_out
+        if not mask.any():
+            part = {None: "", True: " held out", False: " to train on"}[held_out]
+            asked = "" if level is None else f" of level {level}"
+            raise HotloopError(f"the bank has no boards{asked}{part}: make one that has, or ask for others")
+        return self.puzzles.take(mask)
+
+
+def fits(level: int, optimal: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
+    """Which boards belong to a level?"""
+    wanted = LEVELS[level]
+    long = (optimal >= wanted.shortest) & (optimal <= wanted.longest)
+    return long & (moved >= wanted.fewest_robots) & (moved <= wanted.most_robots)
+
+
+def make(path: str | os.PathLike[str], plan: Plan | None = None) -> dict[str, Any]:
+    """Make a bank in a directory that must not exist yet; return its manifest."""
+    plan, path = plan or Plan(), Path(path)
+    if path.exists():
+        raise HotloopError(f"{path} exists already: give another path, or remove it first")
+    _require_writable(path)
+    puzzles, solutions = collect(plan)
+    held_out = np.array([is_held_out(row, plan.held_out) for row in puzzles.walls])
+    if plan.held_out and held_out.all() | (~held_out).all():
+        raise HotloopError(
+            f"{len(puzzles)} boards of size {plan.size} are too few, or have walls too much alike, to hold out "
+            f"{plan.held_out:g} of them: make more, larger ones, or give held_out 0"
+        )
+    return write(path, plan, Bank(puzzles, solutions, held_out, {}))
+
+
+def _require_writable(path: Path) -> None:
+    """Fail now if a directory cannot be made, and not after the minute that boards take."""
+    above = next(each for each in path.absolute().parents if each.exists())
+    if not above.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
+    if not os.access(above, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
+
+
+def is_held_out(walls: NDArray[Any], share: float) -> bool:
+    """Is a board with these walls kept for evaluation?"""
+    digest = hashlib.sha256(walls.tobytes()).digest()
+    return int.from_bytes(digest[:8], "big") < share * 2**64
+
+
+def collect(plan: Plan) -> tuple[Puzzles, NDArray[Any]]:
+    """Make and solve boards until each level has enough; return those that were wanted, and their solutions."""
+    wanted, search = dict.fromkeys(plan.levels, plan.per_level), new_search()
+    config = RicochetConfig(size=plan.size, robots=plan.robots)
+    parts, answers, known = [], [], set()
+    first, idle = 0, 0
+    while wanted:
+        state = blank(BATCH)
+        state.vitals[:, RANDOM] = random_states(range((plan.seed << 32) + first, (plan.seed << 32) + first + BATCH))
+        solutions = np.full((BATCH, LONGEST), NOTHING, np.uint8)
+        most = max(LEVELS[level].longest for level in wanted)
+        make_batch(state, (plan.size, plan.robots, config.structures, most), search, solutions)
+        puzzles = Puzzles.of_state(state, plan.size, plan.robots)
+        chosen = _choose(puzzles, wanted, plan.per_level, known)
+        parts.append(puzzles.take(chosen))
+        answers.append(solutions[chosen])
+        first, idle = first + BATCH, 0 if chosen else idle + 1
+        if idle == PATIENCE:
+            missing = ", ".join(f"{amount} of level {level}" for level, amount in wanted.items())
+            raise HotloopError(
+                f"boards of size {plan.size} with {plan.robots} robots lack {missing}: none came up in "
+                f"{PATIENCE * BATCH:,} more; ask for fewer boards, other levels or a larger size"
+            )
+    names = ("walls", "robots", "goal", "target", "optimal", "moved")
+    whole = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+    return Puzzles(plan.size, *whole), np.concatenate(answers)
+
+
+def _choose(puzzles: Puzzles, wanted: dict[int, int], per_level: int, known: set[bytes]) -> list[int]:
+    """Choose, in order, the boards that a level still wants; `wanted` counts down and loses what is full."""
+    member = {level: fits(level, puzzles.optimal, puzzles.moved) for level in wanted}
+    chosen = []
+    for i in np.flatnonzero(np.any(list(member.values()), axis=0)):
+        levels = [level for level in wanted if member[level][i]]
+        key = b"".join(each[i].tobytes() for each in (puzzles.walls, puzzles.robots, puzzles.goal, puzzles.target))
+        if not levels or key in known:
+            continue
+        known.add(key)
+        chosen.append(int(i))
+        for level in levels:
+            wanted[level] -= 1
+            if wanted[level] == 0:
+                del wanted[level]
+    return chosen
+
+
+def blank(amount: int) -> State:
+    """Return memory for boards."""
+    none = np.zeros((amount, 0), np.uint8)
+    walls, stops = np.zeros((amount, CELLS), np.uint8), np.zeros((amount, 4 * CELLS), np.uint8)
+    vitals, robots = np.zeros((amount, 7), np.int64), np.zeros((amount, 4), np.uint8)
+    return State(vitals, robots, walls, stops, none, np.zeros(amount, np.bool_))
+
+
+@kernel
+def make_batch(games: State, rules: tuple[int, int, int, int], memory: Search, solutions: np.ndarray) -> None:
+    """Make and solve one board in each place; `rules` is size, robots, structures, moves looked for at most."""
+    size, robots, structures, most = rules
+    state, search = bare_state(games), bare_search(memory)
+    for i in range(len(state.vitals)):
+        make_board(state, i, size, robots, structures)
+        find_stops(size, state.walls, state.stops, i)
+        if solve_board(state, i, robots, most, search) != UNKNOWN:
+            for k in range(state.vitals[i, OPTIMAL]):
+                solutions[i, k] = search.path[TAKEN, k]
+
+
+def write(path: Path, plan: Plan, bank: Bank) -> dict[str, Any]:
+    """Write a bank under another name and rename it: it is there whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        pq.write_table(_table(bank), temporary / TABLE, compression="zstd")
+        manifest = _manifest(plan, bank, _digest(temporary / TABLE))
+        with open(temporary / MANIFEST, "w", encoding="utf-8") as file:
+            file.write(json.dumps(manifest, indent=1) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    return manifest
+
+
+def _table(bank: Bank) -> pa.Table:
+    puzzles = bank.puzzles
+
+    def rows(array: NDArray[Any]) -> pa.Array:
+        return pa.array([row.tobytes() for row in array], pa.binary(array.shape[1]))
+
+    return pa.table(
+        {
+            "walls": rows(puzzles.walls),
+            "robots": rows(puzzles.robots),
+            "goal": puzzles.goal,
+            "target": puzzles.target,
+            "optimal": puzzles.optimal,
+            "moved": puzzles.moved,
+            "solution": rows(bank.solutions),
+            "held_out": bank.held_out,
+        }
+    )
+
+
+def _manifest(plan: Plan, bank: Bank, digest: str) -> dict[str, Any]:
+    puzzles, kept = bank.puzzles, bank.held_out
+    kinds = sorted(set(zip(puzzles.optimal.tolist(), puzzles.moved.tolist(), strict=True)))
+    counts = []
+    for optimal, moved in kinds:
+        mask = (puzzles.optimal == optimal) & (puzzles.moved == moved)
+        found = {"train": int((mask & ~kept).sum()), "held_out": int((mask & kept).sum())}
+        counts.append({"optimal": optimal, "moved": moved, **found})
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "plan": asdict(plan) | {"levels": list(plan.levels)},
+        "puzzles": len(puzzles),
+        "sha256": digest,
+        "counts": counts,
+    }
+
+
+def load(path: str | os.PathLike[str]) -> Bank:
+    """Read a bank. One of another version, damaged or cut off is refused with a line that says so."""
+    path = Path(path)
+    manifest = _read_manifest(path)
+    if not (path / TABLE).is_file():
+        raise HotloopError(f"{path} has no {TABLE}: make the bank anew")
+    try:
+        whole = _digest(path / TABLE) == manifest["sha256"]
+    except OSError as error:
+        raise HotloopError(f"{path / TABLE} cannot be read ({error.strerror or error}): give another bank") from error
+    if not whole:
+        raise HotloopError(f"{path / TABLE} is damaged or cut off, it is not what was written: make the bank anew")
+    table = pq.read_table(path / TABLE)
+
+    def rows(name: str) -> NDArray[Any]:
+        column = table[name].combine_chunks()
+        return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1)
+
+    def numbers(name: str) -> NDArray[Any]:
+        return table[name].to_numpy()
+
+    names = ("goal", "target", "optimal", "moved")
+    puzzles = Puzzles(manifest["plan"]["size"], rows("walls"), rows("robots"), *(numbers(name) for name in names))
+    return Bank(check(puzzles), rows("solution"), numbers("held_out"), manifest)
+
+
+def _read_manifest(path: Path) -> dict[str, Any]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+    except OSError:
+        raise HotloopError(
+            f"{path} is no puzzle bank, there is no {MANIFEST} to read: make one with "
+            "python -m hotloop.training.envs.ricochet DIRECTORY"
+        ) from None
+    except ValueError:
+        raise HotloopError(f"{path / MANIFEST} is damaged or cut off: make the bank anew") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise HotloopError(f"{path / MANIFEST} is not of a puzzle bank: give the directory of one")
+    if manifest.get("version") != VERSION:
+        raise HotloopError(
+            f"{path} is a puzzle bank of version {manifest.get('version')}, and this hotloop reads {VERSION}: "
+            "make the bank anew"
+        )
+    plan = manifest.get("plan")
+    if not isinstance(manifest.get("sha256"), str) or not isinstance(plan, dict) or "size" not in plan:
+        raise HotloopError(f"{path / MANIFEST} lacks the table's sha256 or the plan's size: make the bank anew")
+    return manifest
+
+
+def _digest(file: Path) -> str:
+    with open(file, "rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()

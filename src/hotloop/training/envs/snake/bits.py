@@ -1,0 +1,67 @@
+"""A row of the board is 64 bits of one integer: filling of bits, for the kernels.
+
+`flood` fills a region of the board a whole row at a time: a run of free cells is filled from any cell in it by an
+addition (the carry walks to the run's upper end) and a few doubling shifts (down to its lower end). Sweeping the rows
+down and up until nothing changes takes three sweeps on an open board, where a search would visit every cell.
+
+Numba renews its cache of a kernel when the kernel's own file has changed: after a change here, touch `kernels.py`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hotloop.training.envs.numba_tools import count_ones, kernel
+
+ZERO, ONE = np.uint64(0), np.uint64(1)
+FREE = 3
+"""Row of the scratch [4, g] that holds the free cells; the others hold what was filled."""
+
+
+@kernel
+def fill_runs(free: np.uint64, seeds: np.uint64) -> np.uint64:
+    """Fill every run of free cells that holds a seed; seeds must be free."""
+    # The carry of free + seeds turns over all bits from a seed to the end of its run.
+    filled = ((free ^ (free + seeds)) & free) | seeds
+    # Nothing carries downwards, so the reach is doubled until no run is that long.
+    runs, reach = free, ONE
+    while runs != ZERO and reach < np.uint64(64):
+        filled |= runs & (filled >> reach)
+        runs &= runs >> reach
+        reach <<= ONE
+    return filled
+
+
+@kernel
+def fill_row(scratch: np.ndarray, k: int, y: int, beside: int) -> bool:
+    """Let what is filled in the row beside flow into row y; say whether anything did."""
+    free = scratch[FREE, y]
+    new = scratch[k, beside] & free & ~scratch[k, y]
+    if new == ZERO:
+        return False
+    scratch[k, y] |= fill_runs(free, new)
+    return True
+
+
+@kernel
+def flood(scratch: np.ndarray, k: int, x: int, y: int) -> int:
+    """Fill `scratch[k]` with the region of the free cells `scratch[FREE]` that holds a cell; return how many it has."""
+    board = scratch.shape[1]
+    for line in range(board):
+        scratch[k, line] = ZERO
+    scratch[k, y] = fill_runs(scratch[FREE, y], ONE << np.uint64(x))
+    for line in range(y + 1, board):
+        fill_row(scratch, k, line, line - 1)
+    flowing = True
+    while flowing:
+        flowing = False
+        for line in range(board - 2, -1, -1):
+            flowing |= fill_row(scratch, k, line, line + 1)
+        if flowing:
+            flowing = False
+            for line in range(1, board):
+                flowing |= fill_row(scratch, k, line, line - 1)
+    cells = 0
+    for line in range(board):
+        cells += count_ones(scratch[k, line])
+    return cells

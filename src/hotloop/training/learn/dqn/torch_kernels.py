@@ -1,0 +1,200 @@
+"""DQN's update in torch, three times: plain, with less overhead, and compiled as one function.
+
+`Plain` is the reference: what the other kernels compute is defined by it, and it supports every option.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.func import functional_call, grad_and_value
+
+from hotloop.training.learn.dqn.state import ADAM_EPS, DQNConfig, DQNState, Transitions, Updated
+from hotloop.training.learn.flat_params import views
+from hotloop.training.learn.losses import cross_entropy, huber, project, q_target
+from hotloop.training.learn.networks import QNetwork
+
+F32 = NDArray[np.float32]
+Forward = Callable[[Tensor, Tensor | None], Tensor]
+
+
+class Rows:
+    """Tensors of a batch, and those of one update after the other."""
+
+    def __init__(self, batch: Transitions, noise: F32 | None, state: DQNState) -> None:
+        weight = np.ones(len(batch.reward), np.float32) if batch.weight is None else batch.weight
+        arrays = (batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount, weight)
+        self._tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
+        self._noise = None if noise is None else torch.from_numpy(noise).to(state.device)
+        self._size = state.config.batch
+        self.updates = len(batch.reward) // self._size
+
+    def of(self, update: int) -> tuple[Tensor, ...]:
+        """Observation, action, reward, next observation, discount and weight of one update."""
+        begin = update * self._size
+        return tuple(tensor[begin : begin + self._size] for tensor in self._tensors)
+
+    def noise_of(self, update: int) -> tuple[Tensor | None, Tensor | None]:
+        """Noise of the online and of the target network in one update."""
+        return (None, None) if self._noise is None else (self._noise[update, 0], self._noise[update, 1])
+
+
+def row_losses(
+    config: DQNConfig,
+    network: QNetwork,
+    forwards: tuple[Forward, Forward],
+    rows: tuple[Tensor, ...],
+    noise: tuple[Tensor | None, Tensor | None],
+) -> tuple[Tensor, Tensor]:
+    """Weighted loss of the batch and, for each row, the size of its error `[B]`.
+
+    Args:
+        config: Of the learner.
+        network: Tells how outputs become values.
+        forwards: The online and the target network as functions of observation and noise.
+        rows: As `Rows.of` gives them.
+        noise: Of the online and of the target network.
+    """
+    online, target = forwards
+    obs, action, reward, next_obs, discount, weight = rows
+    output = online(obs, noise[0])
+    with torch.no_grad():
+        target_output = target(next_obs, noise[1])
+        chooser = online(next_obs, noise[0]) if config.double else target_output
+        chooser_q = network.values(chooser)
+        index = torch.arange(len(action), device=action.device)
+        if config.shape.atoms > 1:
+            best = target_output[index, chooser_q.argmax(dim=1)].softmax(dim=1)
+            goal = project(best, reward, discount, network.support)
+        else:
+            goal = q_target(reward, discount, target_output, chooser_q)
+    taken = output[index, action]
+    if config.shape.atoms > 1:
+        loss = cross_entropy(taken, goal)
+        return (weight * loss).mean(), loss.detach()
+    error = taken - goal
+    return (weight * huber(error)).mean(), error.detach().abs()
+
+
+def advance_target(state: DQNState) -> None:
+    """Count an update and, if it is time, move the target network."""
+    state.updates += 1
+    if state.updates % state.config.target_every == 0:
+        state.target_weights.lerp_(state.online.weights, state.config.tau)
+
+
+class Plain:
+    """One operation after the other, as one would write it: the reference."""
+
+    def __init__(self, state: DQNState) -> None:
+        self.state = state
+        self.optimiser = self._make_optimiser()
+
+    def _make_optimiser(self) -> torch.optim.Adam:
+        return self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
+
+    def update(self, batch: Transitions, noise: F32 | None) -> Updated:
+        """Do K updates, one after the other."""
+        state, rows = self.state, Rows(batch, noise, self.state)
+        losses, errors = [], []
+        for k in range(rows.updates):
+            loss, error = self._step(rows.of(k), rows.noise_of(k))
+            losses.append(loss)
+            errors.append(error)
+            advance_target(state)
+        return Updated(torch.cat(errors).cpu().numpy(), torch.stack(losses).cpu().numpy())  # host sync
+
+    def _step(self, rows: tuple[Tensor, ...], noise: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
+        state = self.state
+        forwards = (state.network, state.target_network)
+        loss, error = row_losses(state.config, state.network, forwards, rows, noise)
+        self.optimiser.zero_grad()
+        loss.backward()
+        if state.config.clip:
+            nn.utils.clip_grad_norm_(state.network.parameters(), state.config.clip)
+        self.optimiser.step()
+        return loss.detach(), error
+
+    @torch.no_grad()
+    def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
+        """Values of all actions."""
+        network, device = self.state.network, self.state.device
+        given = None if noise is None else torch.from_numpy(noise).to(device)
+        output = network(torch.from_numpy(np.ascontiguousarray(obs)).to(device), given)
+        return network.values(output).cpu().numpy()
+
+
+class Fused(Plain):
+    """The same with clipping and Adam as one operation each on the flat vectors."""
+
+    def _make_optimiser(self) -> torch.optim.Adam:
+        online = self.state.online
+        self.flat = nn.Parameter(online.weights, requires_grad=True)
+        self.flat.grad = torch.zeros_like(online.weights)
+        for parameter, view in zip(
+            online.network.parameters(), views(online.network, self.flat.grad).values(), strict=True
+        ):
+            parameter.grad = view
+        optimiser = torch.optim.Adam([self.flat], lr=self.state.config.lr, eps=ADAM_EPS, fused=True)
+        step = torch.tensor(float(self.state.updates), device=self.state.device)
+        optimiser.state[self.flat] = {"step": step, "exp_avg": online.mean, "exp_avg_sq": online.square}
+        return optimiser
+
+    def _step(self, rows: tuple[Tensor, ...], noise: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
+        state, gradient = self.state, self.flat.grad
+        assert gradient is not None
+        gradient.zero_()
+        forwards = (state.network, state.target_network)
+        loss, error = row_losses(state.config, state.network, forwards, rows, noise)
+        loss.backward()
+        if state.config.clip:
+            gradient.mul_((state.config.clip / (gradient.norm() + 1e-6)).clamp_(max=1.0))
+        self.optimiser.step()
+        return loss.detach(), error
+
+
+class Compiled(Plain):
+    """The whole update as one pure function of flat vectors, compiled by torch."""
+
+    def _make_optimiser(self) -> Any:
+        self._compiled = torch.compile(self._pure, fullgraph=True, dynamic=False)
+        return None
+
+    def _pure(self, vectors: tuple[Tensor, ...], step: Tensor, rows: tuple[Tensor, ...], noise: Any) -> Any:
+        """Weights, moments and target in; new weights and moments, loss and errors out."""
+        config, network = self.state.config, self.state.network
+        weights, mean, square, target_weights = vectors
+
+        def loss_of(flat: Tensor) -> tuple[Tensor, Tensor]:
+            forwards = (_called(network, views(network, flat)), _called(network, views(network, target_weights)))
+            return row_losses(config, network, forwards, rows, noise)
+
+        gradient, (loss, error) = grad_and_value(loss_of, has_aux=True)(weights)
+        if config.clip:
+            gradient = gradient * (config.clip / (gradient.norm() + 1e-6)).clamp(max=1.0)
+        mean = mean.lerp(gradient, 1 - 0.9)
+        square = 0.999 * square + (1 - 0.999) * gradient * gradient
+        size = config.lr / (1 - 0.9**step)
+        weights = weights - size * mean / (square.sqrt() / (1 - 0.999**step).sqrt() + ADAM_EPS)
+        return weights, mean, square, loss, error
+
+    @torch.no_grad()
+    def _step(self, rows: tuple[Tensor, ...], noise: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
+        state = self.state
+        online = state.online
+        vectors = (online.weights, online.mean, online.square, state.target_weights)
+        step = torch.tensor(float(state.updates + 1), dtype=torch.float64, device=state.device)
+        weights, mean, square, loss, error = self._compiled(vectors, step, rows, noise)
+        online.weights.copy_(weights)
+        online.mean.copy_(mean)
+        online.square.copy_(square)
+        return loss, error
+
+
+def _called(network: QNetwork, parameters: dict[str, Tensor]) -> Forward:
+    return lambda obs, noise: functional_call(network, parameters, (obs, noise))

@@ -1,0 +1,192 @@
+"""What a DQN that looks at stacked frames consists of: configuration, network, online and target weights.
+
+The statistics of batch normalisation are part of a network as its weights are: they are saved, handed out and carried
+over to the target.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from hotloop.errors import HotloopError
+from hotloop.training.learn.flat_params import Trained, build_seeded, flatten
+from hotloop.training.learn.learner import TimePhase
+
+ADAM_EPS = 1e-5
+"""Between torch's own, which lets the noise of tiny gradients through, and Rainbow's, above many of those here."""
+HEAD_STD = 0.01
+"""Of the weights of the last layers: values begin near 0."""
+PHASES = ("input", "target", "forward", "backward", "adam", "soft update")
+"""The parts of an update, in their order; `input` turns bytes into floats."""
+Convs = tuple[tuple[int, int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameQShape:
+    """What the network looks like."""
+
+    observation: tuple[int, int, int]
+    """`(stack, side, side)` of uint8 frames."""
+    actions: int
+    convs: Convs = ((16, 4, 4), (32, 3, 2), (32, 3, 2))
+    """Channels, kernel and stride of each convolution."""
+    hidden: int = 256
+    """Units of the layer behind them; with `dueling`, of each of two."""
+    dueling: bool = True
+    norm: bool = False
+    """Normalise over the batch behind each convolution, which then has no bias."""
+
+    def __post_init__(self) -> None:
+        if len(self.observation) != 3 or min(self.observation) < 1 or self.observation[1] != self.observation[2]:
+            raise HotloopError(f"observation shape is {self.observation}: give (stack, side, side)")
+        if self.actions < 2:
+            raise HotloopError(f"actions is {self.actions}: an agent needs at least 2")
+        if self.hidden < 1:
+            raise HotloopError(f"hidden is {self.hidden}: give at least 1 unit")
+        if not self.convs or any(len(each) != 3 or min(each) < 1 for each in self.convs):
+            raise HotloopError(f"convs is {self.convs}: give channels, kernel and stride of at least one convolution")
+        if self.sides[-1] < 1:
+            raise HotloopError(f"frames of {self.observation[1]} pixels are too small for convolutions {self.convs}")
+
+    @property
+    def sides(self) -> list[int]:
+        """The side of the frames, and of what each convolution makes of them."""
+        sides = [self.observation[1]]
+        for _, kernel, stride in self.convs:
+            sides.append((sides[-1] - kernel) // stride + 1 if sides[-1] >= kernel else 0)
+        return sides
+
+    @property
+    def features(self) -> int:
+        """Numbers that the convolutions hand on."""
+        return self.convs[-1][0] * self.sides[-1] ** 2
+
+
+@dataclass(frozen=True, slots=True)
+class FrameDQNConfig:
+    """The learner's numbers. It knows updates, and nothing of environment steps."""
+
+    shape: FrameQShape
+    batch: int = 32
+    """Rows of an update."""
+    accumulate: int = 1
+    """Parts in which their gradient is computed, one after the other: less memory, the same gradient."""
+    lr: float = 3e-4
+    double: bool = True
+    clip: float = 10.0
+    """Of the gradient's norm; 0 for none."""
+    tau: float = 0.005
+    """How far the target moves to the online network after each update."""
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Of the forward passes. float16 is for CUDA, and scales the loss."""
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "accumulate", "lr", "tau"):
+            if not getattr(self, name) > 0:
+                raise HotloopError(f"{name} is {getattr(self, name)}: give a number above 0")
+        if self.batch % self.accumulate:
+            raise HotloopError(f"accumulate is {self.accumulate}: give a number that divides the batch, {self.batch}")
+        if self.tau > 1:
+            raise HotloopError(f"tau is {self.tau}: give at most 1")
+        if self.clip < 0:
+            raise HotloopError(f"clip is {self.clip}: give a positive norm, or 0 for no clipping")
+
+
+class FrameQNetwork(nn.Module):
+    """Values of all actions, `[N, A]`, for frames from 0 to 1, `[N, stack, side, side]`."""
+
+    def __init__(self, shape: FrameQShape) -> None:
+        super().__init__()
+        channels = [shape.observation[0], *(each[0] for each in shape.convs)]
+        self.convs = nn.ModuleList(
+            nn.Conv2d(n, m, kernel, stride, bias=not shape.norm)
+            for (n, m), (_, kernel, stride) in zip(pairwise(channels), shape.convs, strict=True)
+        )
+        self.norms = nn.ModuleList(nn.BatchNorm2d(m) for m in channels[1:] if shape.norm)
+        self.top = nn.Linear(shape.features, shape.hidden * (2 if shape.dueling else 1))
+        self.value = nn.Linear(shape.hidden, 1) if shape.dueling else None
+        self.advantage = nn.Linear(shape.hidden, shape.actions)
+        for layer in (*self.convs, self.top):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")  # type: ignore[arg-type]
+        for layer in (self.value, self.advantage):
+            if layer is not None:
+                nn.init.normal_(layer.weight, std=HEAD_STD)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d | nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
+
+    def forward(self, frames: Tensor) -> Tensor:
+        """Apply all layers."""
+        x = frames
+        for k, conv in enumerate(self.convs):
+            x = self.behind(k, conv(x))
+        return self.head(x)
+
+    def behind(self, k: int, x: Tensor) -> Tensor:
+        """Apply what stands behind the k-th convolution, in place where that can be."""
+        return (self.norms[k](x) if len(self.norms) else x).relu_()
+
+    def head(self, x: Tensor) -> Tensor:
+        """Values `[N, A]` of what the convolutions made: `V + A − mean A` where dueling."""
+        x = self.top(x.flatten(1)).relu_()
+        if self.value is None:
+            return self.advantage(x)
+        for_value, for_advantage = x.chunk(2, dim=1)
+        advantage = self.advantage(for_advantage)
+        return self.value(for_value) + advantage - advantage.mean(dim=1, keepdim=True)
+
+
+def statistics(network: nn.Module) -> dict[str, Tensor]:
+    """Return the running means and variances of batch normalisation, by name: none where there is none."""
+    return {name: buffer for name, buffer in network.named_buffers() if buffer.is_floating_point()}
+
+
+class FrameDQNState:
+    """Online network with Adam's moments, target network, count of updates. Both networks are in `eval` mode."""
+
+    def __init__(self, config: FrameDQNConfig, seed: int, device: str) -> None:
+        network = build_seeded(lambda: FrameQNetwork(config.shape), seed, device)
+        assert isinstance(network, FrameQNetwork)
+        self.config = config
+        self.device = device
+        self.network = network.eval()
+        self.target_network = copy.deepcopy(network).requires_grad_(False)
+        self.target_weights: Tensor = flatten(self.target_network)
+        self.online = Trained(network)
+        self.updates = 0
+        self.loss_scale = 65536.0 if config.precision == "float16" else 1.0
+        """What float16 gradients are multiplied with; it is adapted as they overflow."""
+
+
+class FrameDQNKernel(Protocol):
+    """A way of doing the same update: it advances a FrameDQNState in place."""
+
+    def update(self, rows: tuple[NDArray, ...], timed: TimePhase) -> tuple[Tensor, Tensor]:
+        """Do one update.
+
+        Args:
+            rows: Observations, actions, rewards, next observations, discounts and importance weights of B transitions.
+            timed: Is told the phases.
+
+        Returns:
+            |TD error| `[B]` and the loss.
+        """
+        ...
+
+    def q_values(self, obs: NDArray) -> Tensor:
+        """Values `[N, A]` by the online network of observations `[N, stack, side, side]`, uint8."""
+        ...
+
+
+def check_frames(obs: NDArray, shape: FrameQShape) -> None:
+    """Refuse observations that are not stacks of bytes of this network's size."""
+    if obs.shape[1:] != shape.observation or obs.dtype != np.uint8:
+        expected = ", ".join(map(str, shape.observation))
+        raise HotloopError(f"observations are {obs.dtype} {list(obs.shape)}: this network reads uint8 [N, {expected}]")

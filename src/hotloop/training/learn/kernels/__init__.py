@@ -1,0 +1,1 @@
+"""Numba kernels that several learners share, each with a readable reference implementation."""

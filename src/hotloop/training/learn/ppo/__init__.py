@@ -1,0 +1,1 @@
+"""PPO on flat observations: one learner, two kernels that give the same numbers."""

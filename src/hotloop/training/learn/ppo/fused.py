@@ -1,0 +1,248 @@
+"""PPO's updates as one numba kernel for small networks: all epochs over a rollout in a call.
+
+Both networks forward, the losses and their derivatives, both backward, clipping, Adam with two learning rates, on
+the flat vectors of `trained`. The twin in plain NumPy is `ppo_twin`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from hotloop.training.learn.kernels.mlp import (
+    F32,
+    FAST,
+    Widths,
+    adam,
+    backward,
+    clip_scale,
+    evaluate_linear,
+    forward,
+    inner,
+    layer_of,
+    linear_at,
+    linear_backward,
+    transpose_into,
+)
+from hotloop.training.learn.ppo.state import ADAM_EPS, PPOState, Rollout
+
+CHUNK = 64
+"""Observations that are evaluated together when acting: their activations stay in the first-level cache."""
+
+
+class Vectors(NamedTuple):
+    """The learner's flat vectors, each `[P]`: first the policy's part, then the value's."""
+
+    weights: F32
+    mean: F32
+    square: F32
+
+
+class Numbers(NamedTuple):
+    """The learner's numbers, as the kernel takes them."""
+
+    actions: int
+    policy_size: int
+    policy_lr: float
+    value_lr: float
+    clip: float
+    entropy: float
+    value_weight: float
+    max_grad_norm: float
+    normalise: bool
+
+
+@inner()
+def _tower(out: F32, buffer: F32, weights: F32, widths: Widths) -> None:
+    """Run one network on the input in the buffer's first layer, into `[outputs, B]`."""
+    columns = out.shape[1]
+    head = forward(buffer, weights, widths, columns)
+    evaluate_linear(weights, head, layer_of(buffer, widths, len(widths) - 1, columns), out)
+
+
+@inner()
+def _tower_backward(nets: tuple[F32, F32, Widths], buffer: F32, deltas: F32, delta: F32, input_rows: F32) -> None:
+    """Gradient of one network from the derivative `[outputs, B]` by its output."""
+    weights, gradient, widths = nets
+    columns, last = delta.shape[1], len(widths) - 1
+    begin = len(weights) - len(delta) * (widths[last] + 1)
+    layer = linear_at(weights, begin, widths[last], len(delta))
+    slope = linear_at(gradient, begin, widths[last], len(delta))
+    hidden, hidden_delta = layer_of(buffer, widths, last, columns), layer_of(deltas, widths, last, columns)
+    linear_backward(layer, slope, hidden, delta, hidden_delta)
+    backward(nets, buffer, deltas, input_rows)
+
+
+@inner(fastmath=FAST)
+def _normalise(x: F32) -> None:
+    """Bring `[B]` to mean 0 and unbiased deviation 1, in place."""
+    total = 0.0
+    for k in range(len(x)):
+        total += x[k]
+    mean, squares = total / len(x), 0.0
+    for k in range(len(x)):
+        squares += (x[k] - mean) ** 2
+    deviation = math.sqrt(squares / (len(x) - 1)) + 1e-8
+    for k in range(len(x)):
+        x[k] = np.float32((x[k] - mean) / deviation)
+
+
+@inner()
+def _policy_slope(delta: F32, logits: F32, old: tuple[NDArray[np.int64], F32, F32], n: Numbers, stats: F32) -> None:
+    """Derivative `[A, B]` of the policy's loss by the logits, which become log-probabilities; means into stats."""
+    action, old_log_prob, advantage = old
+    actions, count = logits.shape
+    part = np.float32(1 / count)
+    for k in range(count):
+        most, total, entropy = logits[0, k], np.float32(0), np.float32(0)
+        for a in range(1, actions):
+            most = max(most, logits[a, k])
+        for a in range(actions):
+            total += np.exp(logits[a, k] - most)
+        shift = most + np.log(total)
+        for a in range(actions):
+            logits[a, k] -= shift
+            entropy -= np.exp(logits[a, k]) * logits[a, k]
+        log_ratio = logits[action[k], k] - old_log_prob[k]
+        ratio = np.exp(log_ratio)
+        plain = ratio * advantage[k]
+        clipped = min(max(ratio, np.float32(1 - n.clip)), np.float32(1 + n.clip)) * advantage[k]
+        slope = -plain * part if plain <= clipped else np.float32(0)
+        for a in range(actions):
+            policy = np.exp(logits[a, k])
+            chosen = np.float32(1 if a == action[k] else 0)
+            by_entropy = np.float32(n.entropy) * part * policy * (logits[a, k] + entropy)
+            delta[a, k] = slope * (chosen - policy) + by_entropy
+        stats[0] -= min(plain, clipped) * part
+        stats[2] += entropy * part
+        stats[3] += (ratio - np.float32(1) - log_ratio) * part
+        stats[4] += part if abs(ratio - np.float32(1)) > np.float32(n.clip) else np.float32(0)
+
+
+@inner()
+def _value_slope(delta: F32, value: F32, goal: F32, weight: float, stats: F32) -> None:
+    """Derivative `[1, B]` of the weighted squared error of values `[1, B]`."""
+    part = np.float32(1 / len(goal))
+    for k in range(len(goal)):
+        error = value[0, k] - goal[k]
+        delta[0, k] = np.float32(2 * weight) * error * part
+        stats[1] += error * error * part
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def update_many(
+    vectors: Vectors, rollout: Rollout, order: NDArray[np.int64], widths: Widths, n: Numbers, done: int
+) -> F32:
+    """Do one update with each row of `order`.
+
+    Args:
+        vectors: Changed in place.
+        rollout: `[S]` rows.
+        order: `[U, B]`, which rows each update takes.
+        widths: Of the input and the hidden layers.
+        n: Numbers.
+        done: How many updates were done before.
+
+    Returns:
+        `[U, 5]`: policy loss, value loss, entropy, KL divergence, share of clipped rows.
+    """
+    updates, size = order.shape
+    total = 0
+    for width in widths:
+        total += width
+    policy_buffer, value_buffer = np.empty(total * size, np.float32), np.empty(total * size, np.float32)
+    deltas, rows = np.empty(total * size, np.float32), np.empty((size, widths[0]), np.float32)
+    logits, slope = np.empty((n.actions, size), np.float32), np.empty((n.actions, size), np.float32)
+    value, value_slope = np.empty((1, size), np.float32), np.empty((1, size), np.float32)
+    action, log_prob = np.empty(size, np.int64), np.empty(size, np.float32)
+    advantage, goal = np.empty(size, np.float32), np.empty(size, np.float32)
+    gradient = np.empty_like(vectors.weights)
+    stats = np.zeros((updates, 5), np.float32)
+    cut = n.policy_size
+    for u in range(updates):
+        for k in range(size):
+            row = order[u, k]
+            for f in range(widths[0]):
+                rows[k, f] = rollout.obs[row, f]
+            action[k], log_prob[k] = rollout.action[row], rollout.log_prob[row]
+            advantage[k], goal[k] = rollout.advantage[row], rollout.returns[row]
+        if n.normalise:
+            _normalise(advantage)
+        transpose_into(layer_of(policy_buffer, widths, 0, size), rows)
+        transpose_into(layer_of(value_buffer, widths, 0, size), rows)
+        _tower(logits, policy_buffer, vectors.weights[:cut], widths)
+        _tower(value, value_buffer, vectors.weights[cut:], widths)
+        _policy_slope(slope, logits, (action, log_prob, advantage), n, stats[u])
+        _value_slope(value_slope, value, goal, n.value_weight, stats[u])
+        _tower_backward((vectors.weights[:cut], gradient[:cut], widths), policy_buffer, deltas, slope, rows)
+        _tower_backward((vectors.weights[cut:], gradient[cut:], widths), value_buffer, deltas, value_slope, rows)
+        scale = clip_scale(gradient, n.max_grad_norm)
+        for begin, end, lr in ((0, cut, n.policy_lr), (cut, len(gradient), n.value_lr)):
+            parts = (
+                vectors.weights[begin:end],
+                gradient[begin:end],
+                vectors.mean[begin:end],
+                vectors.square[begin:end],
+            )
+            adam(parts, scale, lr, ADAM_EPS, done + u + 1)
+    return stats
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def evaluate_rows(weights: F32, obs: F32, widths: Widths, actions: int, cut: int) -> tuple[F32, F32]:
+    """Logits `[N, A]` and values `[N]` of observations `[N, F]`."""
+    total = 0
+    for width in widths:
+        total += width
+    buffer = np.empty(total * CHUNK, np.float32)
+    logits, values = np.empty((len(obs), actions), np.float32), np.empty(len(obs), np.float32)
+    for begin in range(0, len(obs), CHUNK):
+        part = obs[begin : begin + CHUNK]
+        out, value = np.empty((actions, len(part)), np.float32), np.empty((1, len(part)), np.float32)
+        transpose_into(layer_of(buffer, widths, 0, len(part)), part)
+        _tower(out, buffer, weights[:cut], widths)
+        _tower(value, buffer, weights[cut:], widths)
+        transpose_into(logits[begin : begin + CHUNK], out)
+        for k in range(len(part)):
+            values[begin + k] = value[0, k]
+    return logits, values
+
+
+class FusedMLP:
+    """The numba kernel behind the learner's interface."""
+
+    def __init__(self, state: PPOState) -> None:
+        config, trained = state.config, state.trained
+        self.state = state
+        self.widths: Widths = (*config.observation, *config.hidden)
+        self.vectors = Vectors(*(tensor.numpy() for tensor in (trained.weights, trained.mean, trained.square)))
+        self.numbers = Numbers(
+            actions=config.actions,
+            policy_size=state.policy_size,
+            policy_lr=config.policy_lr,
+            value_lr=config.value_lr,
+            clip=config.clip,
+            entropy=float(config.entropy),
+            value_weight=float(config.value_weight),
+            max_grad_norm=float(config.max_grad_norm),
+            normalise=config.normalise_advantage,
+        )
+
+    def update(self, rollout: Rollout, order: NDArray[np.int64]) -> F32:
+        """Do all updates in one call."""
+        floats = [np.ascontiguousarray(a, np.float32) for a in (rollout.log_prob, rollout.advantage, rollout.returns)]
+        obs = np.ascontiguousarray(rollout.obs, np.float32)
+        given = Rollout(obs, np.ascontiguousarray(rollout.action, np.int64), *floats)
+        stats = update_many(self.vectors, given, order, self.widths, self.numbers, self.state.updates)
+        self.state.updates += len(order)
+        return stats
+
+    def evaluate(self, obs: NDArray) -> tuple[F32, F32]:
+        """Logits and values."""
+        config = self.state.config
+        rows = np.ascontiguousarray(obs, np.float32)
+        return evaluate_rows(self.vectors.weights, rows, self.widths, config.actions, self.state.policy_size)

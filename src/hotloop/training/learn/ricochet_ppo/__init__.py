@@ -1,0 +1,1 @@
+"""PPO for Ricochet Robots: networks with and without memory, trained on whole sequences."""

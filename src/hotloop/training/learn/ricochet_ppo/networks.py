@@ -1,0 +1,107 @@
+"""Networks that look at a board: an encoder, a core that thinks, with memory or without, and heads that read it.
+
+Planes of cells or pictures go in. Pictures are cut into cells by the first layer: a core that ran on pixels would do
+many times the arithmetic for the same board. Where planes are read out of them, the rest is the network for planes.
+Spans carry the names of the study that asked for them.
+"""
+
+from __future__ import annotations
+
+from torch import Tensor, channels_last, nn
+
+from hotloop.spans import Phase, span
+from hotloop.training.learn.ricochet_ppo.drc import DRCCore
+from hotloop.training.learn.ricochet_ppo.heads import FoundHeads, PlaceHeads, PlainHeads
+from hotloop.training.learn.ricochet_ppo.image_reader import Reader, Reading, planes_of
+from hotloop.training.learn.ricochet_ppo.lstm import FOLD, LSTMCore, NatureEncoder
+from hotloop.training.learn.ricochet_ppo.shape import COLOURS, PICTURE, BoardShape, pieces
+from hotloop.training.learn.ricochet_ppo.sweep import SweepCore
+
+HEADS = span("recurrent_policy_action_value", Phase.FORWARD)
+PREFIX = {"drc": "convlstm", "lstm": "cnnlstm", "sweep": "sweep"}
+
+
+class Encoder(nn.Module):
+    """From what is seen to a plane of features a cell."""
+
+    def __init__(self, shape: BoardShape) -> None:
+        super().__init__()
+        colours = COLOURS * (PICTURE // shape.side) ** 2
+        self.piece = nn.Linear(colours, shape.channels) if shape.is_picture else None
+        self.near = nn.Conv2d(
+            shape.channels if shape.is_picture else shape.observation[0], shape.channels, 3, padding=1
+        )
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """Planes `[B, P, S, S]` or pieces `[B, S, S, D]` → `[B, channels, S, S]`, channels last in memory."""
+        if self.piece is not None:
+            seen = self.piece(seen).relu_().permute(0, 3, 1, 2)
+        return self.near(seen).relu_()
+
+
+class BoardNetwork(nn.Module):
+    """Policy and value of boards."""
+
+    def __init__(self, shape: BoardShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.reader = Reader(shape) if shape.read_planes else None
+        seen = shape.planes if shape.read_planes else shape
+        self.encoder = NatureEncoder() if shape.core == "lstm" else Encoder(seen)
+        self.core = _core_of(shape)
+        heads = PlainHeads if shape.core == "lstm" else FoundHeads if seen.is_picture else PlaceHeads
+        self.heads = heads(seen)
+        names = ("forward_pass", "conv_encoder", "layers")
+        self._spans = [span(f"{PREFIX[shape.core]}_{name}", Phase.FORWARD) for name in names]
+
+    def step(self, obs: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """One step of B boards.
+
+        Args:
+            obs: uint8 `[B, ...]`.
+            memory: `[M, B, ...]`, as it was after the step before.
+            fresh: `[B]` bool: where an episode begins nothing is remembered.
+
+        Returns:
+            Logits `[B, A]`, values `[B]`, and the memory.
+        """
+        return self.unroll(obs[None], memory, fresh[None])
+
+    def unroll(self, obs: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """T steps of B boards, `[T, B, ...]`; logits `[T · B, A]`, values `[T · B]`, and the memory after the last.
+
+        Boards are encoded, and heads applied, all at once; only a core with memory goes step by step.
+        """
+        return self.unroll_reading(obs, memory, fresh)[:3]
+
+    def unroll_reading(
+        self, obs: Tensor, memory: Tensor, fresh: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Reading | None]:
+        """Do the same; return also what was read out of pictures, if planes are."""
+        whole, encoding, layers = self._spans
+        with whole:
+            with encoding:
+                seen, reading = self._seen(obs.flatten(0, 1))
+                board = self.encoder(seen).unflatten(0, obs.shape[:2])
+            with layers:
+                features, memory = self.core(board, memory, fresh)
+        with HEADS:
+            logits, value = self.heads(features, seen)
+        return logits, value, memory, reading
+
+    def _seen(self, obs: Tensor) -> tuple[Tensor, Reading | None]:
+        side = self.shape.side
+        if self.reader is not None:
+            reading = self.reader(pieces(obs, side))
+            return planes_of(reading, side).contiguous(memory_format=channels_last), reading
+        if self.shape.is_picture:
+            return pieces(obs, PICTURE // FOLD if self.shape.core == "lstm" else side), None
+        return obs.float().contiguous(memory_format=channels_last), None
+
+
+def _core_of(shape: BoardShape) -> nn.Module:
+    if shape.core == "sweep":
+        return SweepCore(shape.channels, shape.side, shape.layers)
+    if shape.core == "drc":
+        return DRCCore(shape.channels, shape.layers, shape.repeats)
+    return LSTMCore(shape.hidden)

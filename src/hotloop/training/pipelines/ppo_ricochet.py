@@ -1,0 +1,398 @@
+"""ppo-ricochet: proximal policy optimisation learns to solve boards. An iteration is `collect`, then `learn`.
+
+An iteration plays T steps on each of N boards with the present policy, then goes over them `epochs` times. With memory
+a minibatch is some boards with all of their steps, without it as many steps of any boards. With `curriculum`, boards
+get harder when most of them are solved.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from hotloop.spans import Phase, span
+from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.options import Options
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.state_checks import count_in, take_like
+from hotloop.training.tasks import ricochet
+from hotloop.training.tasks.curriculum import Solved
+
+if TYPE_CHECKING:
+    from hotloop.training.envs.ricochet import RicochetVectorEnv
+    from hotloop.training.learn import BoardPPOConfig
+    from hotloop.training.learn.ricochet_ppo.learner import BoardUpdated
+    from hotloop.training.run.checkpoint import Groups
+    from hotloop.training.run.recording import Recording
+    from hotloop.training.run.result import Result
+    from hotloop.training.run.resume import Saved
+    from hotloop.training.run.training_run import Shell
+
+POLICY = span("recurrent_policy_forward", Phase.ACT)
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """ppo-ricochet. The defaults are the preset `fast`."""
+
+    seed: int = 0
+    """Of the network, the boards, exploration and the order of minibatches."""
+    envs: int = 64
+    """Boards played side by side."""
+    size: int = 16
+    """Cells along a side."""
+    robots: int = 4
+    observation: Literal["planes", "stops", "rgb"] = "planes"
+    """What the agent sees: planes of the board, those and where each robot would stop, or a picture of 128×128."""
+    level: int = 0
+    """Of the boards, 0 to 3; with --curriculum the one to begin with."""
+    curriculum: bool = False
+    """Go to the next level when enough boards are solved."""
+    promotion: float = 0.85
+    """Share of the last 100 boards, in the order in which they began, that is enough."""
+    max_steps: int = 20
+    """Steps until an episode is truncated."""
+    eval_steps: int = 10
+    """The same in evaluations."""
+    bank: str = ""
+    """Puzzle bank to draw boards from; "": one of our own, made at the first use."""
+    bank_boards: int = 10_000
+    """Boards of each level in our own."""
+    core: Literal["sweep", "drc", "lstm"] = "sweep"
+    """Sweeps along rows and columns, without memory; convolutional LSTM cells; or NatureCNN and an LSTM (pictures)."""
+    read_planes: bool = False
+    """Of pictures: read planes out of them first and go on with those; else detectors look for what matters."""
+    auxiliary: float = 0.0
+    """Weight of a loss that teaches it to read, by what the environment knows of the boards in training; 0: none."""
+    channels: int = 16
+    layers: int = 2
+    """Of sweeps, or of cells."""
+    repeats: int = 1
+    """How often the cells think about a step."""
+    hidden: int = 64
+    """Width of the last layer; of the LSTM."""
+    rollout: int = 16
+    """Steps of each board in an iteration."""
+    boards: int = 16
+    """Boards of a minibatch, with all of their steps; without memory, as many steps of any boards."""
+    epochs: int = 3
+    lr: float = 2e-3
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip: float = 0.2
+    entropy: float = 0.01
+    value_weight: float = 0.5
+    max_grad_norm: float = 0.5
+    """Largest norm of a gradient; 0: any."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """Of the passes in an update; auto: bfloat16 where the device gains by it."""
+    kernel: Literal["auto", "torch"] = "auto"
+    """There is one."""
+    device: str = "cpu"
+    threads: int = 1
+    """Of torch, and of drawing. Networks this small gain nothing by a second."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be trained."""
+        require_positive(self, "envs", "max_steps", "eval_steps", "bank_boards", "channels", "layers", "repeats")
+        require_positive(self, "hidden", "rollout", "boards", "epochs", "lr", "threads", "robots")
+        require_share(self, "gamma", "gae_lambda", "promotion")
+        require(self.envs % self.boards == 0, self, "boards", f"a number that divides --envs {self.envs}")
+        ricochet.check(self)
+        require(self.auxiliary >= 0, self, "auxiliary", "0 or more")
+        require(self.read_planes or not self.auxiliary, self, "auxiliary", "0, or --read-planes with it")
+        require(self.rollout * self.boards > 1, self, "boards", "more: a minibatch needs at least 2 steps")
+
+    @property
+    def updates_per_iteration(self) -> int:
+        """Minibatches of an iteration."""
+        return self.epochs * self.envs // self.boards
+
+
+DRC = Config(core="drc", channels=16, epochs=2, lr=1e-3)
+FAITHFUL = Config(core="drc", observation="rgb", channels=32, epochs=4, lr=3e-4, envs=8, boards=8, rollout=32)
+LSTM = Config(core="lstm", observation="rgb", hidden=256, epochs=4, lr=3e-4)
+PRESETS: dict[str, tuple[Config, str]] = {
+    "fast": (Config(), "the default: planes, and sweeps along rows and columns"),
+    "rgb": (Config(observation="rgb", read_planes=True, auxiliary=1.0), "the same from pictures that it reads first"),
+    "levels": (Config(layers=4, curriculum=True), "as fast, with four layers, through all levels"),
+    "convlstm": (DRC, "convolutional LSTM cells on planes"),
+    "rgb-convlstm": (replace(DRC, observation="rgb"), "the same cells on pictures of 128×128"),
+    "faithful": (FAITHFUL, "the study's numbers: those cells on pictures, 8 boards, 32 channels, 4 epochs"),
+    "lstm": (LSTM, "NatureCNN and an LSTM on pictures, as sb3-contrib's RecurrentPPO has them"),
+}
+OPTIONS = Options(eval_every=50_000, eval_episodes=500, checkpoint_every=200_000)
+
+
+class Agent:
+    """A policy with memory."""
+
+    def __init__(self, config: Config) -> None:
+        from hotloop.training.learn import BoardPPO
+
+        self.config = config
+        self.learner = BoardPPO(_learner_config(config), seed=config.seed, device=config.device)
+        shape = self.learner.config.shape
+        self.observation_shape = shape.observation
+        self.taught: tuple[int, ...] = shape.planes.observation if config.auxiliary else ()
+        """Shape of the planes that it is taught to read; () if it is not."""
+
+    def nothing(self, boards: int) -> np.ndarray:
+        """What is remembered before anything was seen."""
+        return self.learner.nothing(boards)
+
+    def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the best actions, int64 [N], and the memory."""
+        logits, _, memory = self.learner.evaluate(obs, memory, fresh)
+        return logits.argmax(axis=1), memory
+
+    def act(self, obs: np.ndarray) -> np.ndarray:
+        """Return the best actions, int64 [N], as if episodes began with these observations."""
+        return self.remember(obs, self.nothing(len(obs)), np.ones(len(obs), np.bool_))[0]
+
+
+class Steps(NamedTuple):
+    """What an iteration collects, [T, N, ...] each."""
+
+    obs: np.ndarray
+    fresh: np.ndarray
+    action: np.ndarray
+    log_prob: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+    truncated: np.ndarray
+    value: np.ndarray
+    next_value: np.ndarray
+    """Of the true next observation: of an episode's last where one ended."""
+    planes: np.ndarray | None = None
+    """What the observations show, where it is taught to read."""
+
+    @classmethod
+    def empty(cls, rollout: int, obs: np.ndarray, taught: tuple[int, ...] = ()) -> Steps:
+        """Make room for T steps of observations such as these [N, ...], and for the planes that they show."""
+        shape = (rollout, len(obs))
+        planes = np.empty((*shape, *taught), np.uint8) if taught else None
+        real = [np.empty(shape, np.float32) for _ in range(4)]
+        flags = [np.empty(shape, np.bool_) for _ in range(3)]
+        seen = np.empty((rollout, *obs.shape), obs.dtype)
+        action = np.empty(shape, np.int64)
+        return cls(seen, flags[0], action, real[0], real[1], flags[1], flags[2], real[2], real[3], planes)
+
+
+@dataclass(slots=True)
+class Training:
+    """Everything that changes while training: what a checkpoint holds."""
+
+    config: Config
+    env: RicochetVectorEnv
+    agent: Agent
+    steps: Steps
+    """Filled anew in each iteration; nothing of it outlives one."""
+    rng: np.random.Generator
+    obs: np.ndarray
+    """[N, ...]: what the boards show now."""
+    fresh: np.ndarray
+    """[N]: where an episode begins with it."""
+    memory: np.ndarray
+    """[M, N, ...]: what the agent remembers."""
+    counts: Counts
+    episodes: Episodes
+    level: int
+    solved: Solved
+    """Of the boards of this level."""
+    updated: BoardUpdated | None = None
+    """What the last iteration's updates told."""
+
+    def scalars(self) -> dict[str, float | None]:
+        """Return the level, and what updates told."""
+        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "reading_loss")
+        return {"level": float(self.level)} | {name: getattr(self.updated, name, None) for name in names}
+
+    def evaluate(self, episodes: int) -> dict[str, float | None]:
+        """Play held-out boards of the present level greedily.
+
+        With a curriculum the score, by which the best checkpoint is chosen, is the mean over all levels: else the one
+        before the first promotion would stay the best.
+        """
+        played = ricochet.play_episodes(self.agent, self.config, episodes, self.level)
+        if not self.config.curriculum:
+            return played.summary()
+        others = [level for level in ricochet.places(self.config, None, False) if level != self.level]
+        scores = [ricochet.play_episodes(self.agent, self.config, episodes, each).score.mean() for each in others]
+        return played.summary() | {"eval_score": float(np.mean([played.score.mean(), *scores]))}
+
+    def state(self) -> tuple[Groups, dict[str, Any]]:
+        """Return everything that a checkpoint needs."""
+        groups = {
+            "learner": self.agent.learner.tensors(),
+            "env": self.env.get_state() | {"obs": self.obs, "fresh": self.fresh, "memory": self.memory},
+            "episodes": self.episodes.state(),
+            "solved": self.solved.state(),
+        }
+        return groups, {"rng": self.rng.bit_generator.state, "level": self.level}
+
+    def restore(self, saved: Saved) -> None:
+        """Go on from a checkpoint."""
+        self.go_to(count_in(saved.meta, "level", high=ricochet.known_levels(self.config.robots)[-1]))
+        env = saved.group("env")
+        self.obs, self.fresh, self.memory = take_like(env, obs=self.obs, fresh=self.fresh, memory=self.memory)
+        self.env.set_state(env)
+        self.agent.learner.load(saved.group("learner"))
+        self.episodes.restore(saved.group("episodes"))
+        self.solved.restore(saved.group("solved"))
+        self.rng.bit_generator.state = saved.random_state()
+        self.counts = saved.counts
+
+    def go_to(self, level: int) -> None:
+        """Play boards of another level from now on."""
+        if level == self.level:
+            return
+        self.level = level
+        self.env.close()
+        self.env = ricochet.make_env(self.config, self.config.envs, level)
+        self.obs, _ = self.env.reset(seed=self.config.seed + level)
+        self.fresh[:] = True
+        self.episodes.drop_unfinished()
+        self.solved = Solved(self.config.envs, self.config.max_steps)
+
+
+def collect(run: Training, timed: Laps) -> np.ndarray:
+    """Play T steps on every board; return what was remembered before the first."""
+    steps, learner, before = run.steps, run.agent.learner, run.memory
+    for t in range(run.config.rollout):
+        if steps.planes is not None:
+            with timed("rollout.store"):
+                steps.planes[t] = run.env.puzzles().planes()
+        with timed("act"), POLICY:
+            acted, memory = learner.act(run.obs, run.memory, run.fresh, run.rng)
+        with timed("env.step"):
+            obs, reward, terminated, truncated, info = run.env.step(acted.action)
+        with timed("rollout.store"):
+            steps.obs[t], steps.fresh[t], steps.action[t] = run.obs, run.fresh, acted.action
+            steps.log_prob[t], steps.value[t], steps.reward[t] = acted.log_prob, acted.value, reward
+            steps.terminated[t], steps.truncated[t] = terminated, truncated
+        if truncated.any():
+            with timed("act"), POLICY:
+                steps.next_value[t, truncated] = _last_values(learner, info["final_obs"], memory, truncated)
+        with timed("count", Phase.LOG):
+            ended = run.episodes.step(reward, terminated | truncated, terminated.astype(np.float64))
+            run.solved.step(terminated | truncated, terminated)
+            run.counts.add(env_steps=len(reward), episodes=ended)
+        run.obs, run.fresh, run.memory = obs, terminated | truncated, memory
+    with timed("act"), POLICY:
+        _, following, _ = learner.evaluate(run.obs, run.memory, run.fresh)
+        following = np.concatenate([steps.value[1:], following[None]])
+        np.copyto(steps.next_value, following, where=~steps.truncated)
+    return before
+
+
+def _last_values(learner: Any, final: np.ndarray, memory: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Values of the last observations of episodes that were truncated."""
+    last = np.stack([final[i] for i in np.flatnonzero(which)])
+    _, values, _ = learner.evaluate(last, memory[:, which], np.zeros(len(last), np.bool_))
+    return values
+
+
+def learn(run: Training, before: np.ndarray, timed: Laps) -> None:
+    """Make the passes over what was collected."""
+    from hotloop.training.learn import Sequences, gae
+
+    config, steps = run.config, run.steps
+    with timed("advantages", Phase.FORWARD):
+        advantage = gae(
+            steps.reward, steps.value, steps.next_value, steps.terminated, steps.truncated, config.gamma,
+            config.gae_lambda,
+        )  # fmt: skip
+        returns = advantage + steps.value
+    seen = (steps.obs, steps.fresh, before, steps.action, steps.log_prob)
+    rollout = Sequences(*seen, advantage, returns, steps.planes)
+    with timed("learn.update", Phase.OPTIMISE):
+        run.updated = run.agent.learner.update(rollout, run.rng)
+    run.counts.add(updates=config.updates_per_iteration)
+
+
+def promote(run: Training, shell: Shell) -> None:
+    """Go to the next level, if enough of the last 100 boards were solved."""
+    solved, last = run.solved.share(), ricochet.known_levels(run.config.robots)[-1]
+    enough = solved is not None and solved >= run.config.promotion
+    if run.config.curriculum and enough and run.level < last:
+        run.go_to(run.level + 1)
+        shell.say(f"ppo-ricochet: {solved:.0%} of the last 100 boards solved: on to level {run.level}")
+
+
+def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
+    """Train until a limit of the options is reached, or Ctrl-C.
+
+    Args:
+        config: What to learn, and how.
+        options: How long, what to write, and where.
+        recording: The recorder around the run, if there is one.
+    """
+    from hotloop.training.run.training_run import Shell
+
+    require_device(config.device)
+    config, options = replace(config, precision=settled(config.precision, config.device)), options or OPTIONS
+    with (
+        torch_threads(config.threads),
+        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        Shell("ppo-ricochet", config, options, recording) as shell,
+    ):
+        run = prepare(shell, agent, evaluates=options.eval_episodes > 0)
+        try:
+            shell.begin(run)
+            while shell.going():
+                before = collect(run, shell.timed)
+                learn(run, before, shell.timed)
+                promote(run, shell)
+                shell.after_step()
+            return shell.finish()
+        finally:
+            run.env.close()
+
+
+def settled(precision: str, device: str) -> Any:
+    """Say which precision "auto" is: a GPU computes several times faster in bfloat16, most CPUs do not."""
+    if precision != "auto":
+        return precision
+    import torch
+
+    return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported() else "float32"
+
+
+def prepare(shell: Shell, agent: Agent, evaluates: bool = True) -> Training:
+    """Build everything."""
+    config: Config = replace(shell.config, kernel="torch")
+    with shell.preparing("bank"):
+        ricochet.check_bank(config, evaluates)
+    with shell.preparing("boards"):
+        env = ricochet.make_env(config, config.envs, config.level)
+        obs, _ = env.reset(seed=config.seed)
+    with shell.preparing("learner"):
+        fresh = np.ones(config.envs, np.bool_)
+        agent.learner.warm(obs)
+    steps, rng = Steps.empty(config.rollout, obs, agent.taught), np.random.default_rng([config.seed])
+    memory, episodes = agent.nothing(config.envs), Episodes(config.envs)
+    solved = Solved(config.envs, config.max_steps)
+    run = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level, solved)
+    if shell.checkpoint is not None:
+        run.restore(shell.checkpoint)
+    return run
+
+
+def _learner_config(config: Config) -> BoardPPOConfig:
+    from hotloop.training.envs.ricochet.config import RicochetConfig
+    from hotloop.training.envs.ricochet.vector import observation_space
+    from hotloop.training.learn import BoardPPOConfig, BoardShape
+
+    game = RicochetConfig(size=config.size, robots=config.robots, observation=config.observation)
+    seen = observation_space(game).shape
+    assert seen is not None
+    core = {name: getattr(config, name) for name in ("core", "channels", "layers", "repeats", "hidden", "read_planes")}
+    shape = BoardShape(observation=tuple(seen), actions=game.actions, side=config.size, **core)
+    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm", "auxiliary")
+    numbers = {name: getattr(config, name) for name in names}
+    return BoardPPOConfig(shape=shape, precision=settled(config.precision, config.device), **numbers)

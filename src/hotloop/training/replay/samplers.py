@@ -1,0 +1,126 @@
+"""Which transitions come into a batch: all alike, or by priority."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from hotloop.training.replay.batch import Batch
+from hotloop.training.replay.kernels import count_steps, draw
+from hotloop.training.replay.ring import ReplayError, Ring
+
+MOST_TRIES = 16
+"""How often a batch is drawn anew because a writer overtook it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prioritised:
+    """Sampling in proportion to priority^alpha (Schaul et al. 2016), corrected by importance weights of power beta."""
+
+    alpha: float = 0.6
+    beta: float = 0.4
+    epsilon: float = 1e-6
+    """Added to every priority, so that none is zero."""
+
+    def __post_init__(self) -> None:
+        for name in ("alpha", "beta"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ReplayError(f"{name} is {getattr(self, name)}: give a number from 0 to 1")
+        if self.epsilon <= 0:
+            raise ReplayError(f"epsilon is {self.epsilon}: give a small number above 0")
+
+
+class Sampler(Protocol):
+    """What a replay needs of one who chooses."""
+
+    nbytes: int
+
+    def __len__(self) -> int: ...
+
+    def draw(self, batch: int, seed: int, beta: float | None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw steps: ids int64 [B] and importance weights float32 [B]."""
+        ...
+
+    def update(self, ids: np.ndarray, td_abs: np.ndarray) -> None:
+        """Take note of the absolute TD errors [B] of steps."""
+        ...
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return what it knows beside the ring."""
+        ...
+
+    def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
+        """Take up a state, for a ring whose lanes will have these heads, int64 [stripes]."""
+        ...
+
+
+def make_sampler(ring: Ring, prioritised: Prioritised | None) -> Sampler:
+    """Return the one that was asked for."""
+    if prioritised is None:
+        return UniformSampler(ring)
+    from hotloop.training.replay.prioritised import PrioritisedSampler
+
+    return PrioritisedSampler(ring, prioritised)
+
+
+def draw_intact(ring: Ring, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch]) -> Batch:
+    """Gather a batch with a seed of rng, again if a writer of another process overtook it meanwhile."""
+    if batch < 1:
+        raise ReplayError(f"cannot sample {batch} transitions: ask for one or more")
+    for _ in range(MOST_TRIES):
+        found = gather(int(rng.bit_generator.random_raw()) >> 1)
+        if not ring.overtaken(found.index):
+            return found
+    raise ReplayError(
+        f"writers overtook {MOST_TRIES} batches while they were gathered: raise the capacity or the guard "
+        f"(now {ring.shape.guard} steps an environment)"
+    )
+
+
+def too_few(batch: int, held: int) -> ReplayError:
+    """Say that a replay does not hold as many steps as were asked for."""
+    return ReplayError(
+        f"cannot sample {batch} transitions from a replay that holds {held} complete ones: "
+        "add more steps before sampling"
+    )
+
+
+def count_held(ring: Ring) -> int:
+    """Return how many steps of a ring may be sampled now."""
+    return count_steps(ring.heads, ring.shape, np.empty(ring.shape.stripes, np.int64))
+
+
+class UniformSampler:
+    """Every complete transition is equally likely; drawn with replacement."""
+
+    nbytes = 0
+
+    def __init__(self, ring: Ring) -> None:
+        self._ring = ring
+
+    def __len__(self) -> int:
+        return count_held(self._ring)
+
+    def draw(self, batch: int, seed: int, beta: float | None) -> tuple[np.ndarray, np.ndarray]:
+        """Draw steps: ids int64 [B] and weights float32 [B], all 1."""
+        ids, ring = np.empty(batch, np.int64), self._ring
+        # A copy of the heads: writers go on moving them.
+        held, drawn = draw(ring.heads.copy(), ring.words, ring.shape, seed, ids)
+        if held < batch:
+            raise too_few(batch, held)
+        if drawn < batch:
+            raise ReplayError(f"only {drawn} of {batch} transitions could be drawn: add more steps before sampling")
+        return ids, np.ones(batch, np.float32)
+
+    def update(self, ids: np.ndarray, td_abs: np.ndarray) -> None:
+        """Do nothing: without priorities there are none to change."""
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return nothing: the ring says it all."""
+        return {}
+
+    def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
+        """Do nothing."""

@@ -1,0 +1,1 @@
+"""What surrounds a training loop: options, progress, curves, checkpoints, signals. Nothing here changes training."""

@@ -1,0 +1,222 @@
+"""Checkpoints: everything a run needs to continue, as safetensors and JSON. Nothing in them is ever unpickled.
+
+A checkpoint is a directory; see `checkpoint_files`. It is written under another name, flushed to the disk and renamed,
+so under its own name it is complete. One of the same name is first moved aside: whenever the process is killed, either
+the new or the old one is there and is found. Leftovers are removed by the next write.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hotloop.training.run.checkpoint_files import (
+    META,
+    CheckpointUnreadable,
+    Groups,
+    flush_directory,
+    read_arrays,
+    read_description,
+    write_files,
+)
+
+FOLDER = "checkpoints"
+BEST = "best"
+STEP = "step-"
+UNFINISHED, REPLACED, REMOVING = ".unfinished-", ".replaced-", ".removing-"
+"""Before the name of a checkpoint: it is being written; it is about to be replaced; it is being removed."""
+NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that was read."""
+
+    path: Path
+    meta: Mapping[str, Any]
+    """What the pipeline put in."""
+    groups: Groups
+    """Arrays by group and name."""
+
+
+def write(path: Path, groups: Groups, meta: Mapping[str, Any]) -> None:
+    """Write a checkpoint completely, or not at all.
+
+    Args:
+        path: The directory to make; one that exists is replaced.
+        groups: Arrays by group and name.
+        meta: What JSON can hold: configuration, counters, states of random generators.
+
+    Raises:
+        OSError: It could not be written. Nothing of it is left, and the one that it would have replaced is still there.
+    """
+    _make(path, lambda folder: write_files(folder, groups, meta))
+
+
+def bring(source: Path, path: Path) -> None:
+    """Let a checkpoint have a second directory. Its files are linked, or copied where that is not possible.
+
+    Raises:
+        OSError: It could not be written; nothing of it is left.
+        CheckpointUnreadable: The source is not a checkpoint.
+    """
+    names = [META, *read_description(source)[0]]
+
+    def fill(folder: Path) -> None:
+        for name in names:
+            try:
+                os.link(source / name, folder / name, follow_symlinks=False)
+            except OSError as error:
+                if error.errno not in NO_LINKS:
+                    raise
+                shutil.copyfile(source / name, folder / name, follow_symlinks=False)
+        flush_directory(folder)
+
+    _make(path, fill)
+
+
+def read(path: Path, only: Collection[str] | None = None) -> Checkpoint:
+    """Read a checkpoint and check that it is complete and undamaged.
+
+    Args:
+        path: A checkpoint's directory.
+        only: The groups to read; all if not given.
+
+    Raises:
+        CheckpointUnreadable: It is not there, is damaged, or is of a newer format.
+    """
+    digests, meta = read_description(path)
+    wanted = {name: digest for name, digest in digests.items() if only is None or _group(name) in only}
+    return Checkpoint(path, meta, {_group(name): read_arrays(path / name, each) for name, each in wanted.items()})
+
+
+def step_path(run: Path, env_steps: int) -> Path:
+    """Where a run keeps its checkpoint of so many environment steps."""
+    return run / FOLDER / f"{STEP}{env_steps:012d}"
+
+
+def step_of(path: Path) -> int | None:
+    """Return the environment steps in a checkpoint's name; None if it has none."""
+    number = path.name.removeprefix(REPLACED).removeprefix(STEP)
+    return int(number) if number.isdecimal() else None
+
+
+def mark_best(checkpoint: Path) -> None:
+    """Let `best` beside a checkpoint point to it, in one move."""
+    link = checkpoint.parent / f"{UNFINISHED}{BEST}"
+    link.unlink(missing_ok=True)
+    link.symlink_to(checkpoint.name, target_is_directory=True)
+    os.replace(link, checkpoint.parent / BEST)
+
+
+def keep_last(run: Path, most: int) -> None:
+    """Remove a run's older checkpoints, but never its best."""
+    folder = run / FOLDER
+    best = (folder / BEST).resolve()
+    for path in _steps(folder)[:-most]:
+        if path.resolve() != best:
+            _remove(path)
+
+
+def find(path: Path, best: bool = False) -> Path:
+    """Return the checkpoint that a user means.
+
+    Args:
+        path: A checkpoint's directory, or a file in it, or a run directory.
+        best: Of a run directory take the best, not the last, if it has one.
+    """
+    named = _present(path.parent if path.is_file() else path)
+    if named is not None:
+        return named
+    if not path.exists():
+        raise CheckpointUnreadable(f"no checkpoint at {path}: name a run directory, or one of its {FOLDER}/*")
+    folder = path if path.name == FOLDER else path / FOLDER
+    chosen = _present(folder / BEST) if best else None
+    if chosen is not None:
+        return chosen
+    steps = _steps(folder)
+    if not steps:
+        raise CheckpointUnreadable(f"{path} holds no checkpoint: name a run directory of `hotloop train`")
+    return steps[-1]
+
+
+def _group(file: str) -> str:
+    return file.rpartition(".")[0]
+
+
+def _present(path: Path) -> Path | None:
+    """Return a checkpoint's directory, or that of the old one if a kill came while it was being replaced."""
+    if (path / META).exists():
+        return path
+    target = path.parent / os.readlink(path) if path.is_symlink() else path
+    aside = target.with_name(f"{REPLACED}{target.name}") if target.name else target
+    return aside if (aside / META).exists() else None
+
+
+def _steps(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run, in the order of their steps."""
+    names = {
+        each.name.removeprefix(REPLACED) for each in (*folder.glob(f"{STEP}*"), *folder.glob(f"{REPLACED}{STEP}*"))
+    }
+    present = [found for name in names if (found := _present(folder / name)) is not None]
+    numbered = [(number, each) for each in present if (number := step_of(each)) is not None]
+    return [each for _, each in sorted(numbered)]
+
+
+def _make(path: Path, fill: Callable[[Path], None]) -> None:
+    """Let `fill` write a directory under a passing name, then put it in its place."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _tidy(path)
+    making = path.with_name(f"{UNFINISHED}{path.name}")
+    try:
+        making.mkdir()
+        fill(making)
+        _put(making, path)
+    except BaseException:
+        shutil.rmtree(making, ignore_errors=True)
+        raise
+
+
+def _put(making: Path, path: Path) -> None:
+    """Move a complete directory to its place. Killed in between, `_present` finds the old one."""
+    aside = path.with_name(f"{REPLACED}{path.name}")
+    replaces = path.exists()
+    if replaces:
+        path.rename(aside)
+    try:
+        making.rename(path)
+    except BaseException:
+        if replaces:
+            aside.rename(path)
+        raise
+    flush_directory(path.parent)
+    if replaces:
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    """Remove a checkpoint. Killed in between, what is left no longer looks like one."""
+    going = path.with_name(f"{REMOVING}{path.name.removeprefix(REPLACED)}")
+    shutil.rmtree(going, ignore_errors=True)
+    path.rename(going)
+    shutil.rmtree(going)
+
+
+def _tidy(path: Path) -> None:
+    """Remove what killed processes left in a run, or of this one checkpoint elsewhere."""
+    for prefix in (UNFINISHED, REMOVING, REPLACED):
+        for each in path.parent.glob(f"{prefix}*"):
+            name = each.name.removeprefix(prefix)
+            if name != path.name and not (name.startswith(STEP) and path.name.startswith(STEP)):
+                continue
+            if prefix != REPLACED:
+                shutil.rmtree(each)
+            elif each.with_name(name).exists():
+                _remove(each)
+            else:
+                each.rename(each.with_name(name))

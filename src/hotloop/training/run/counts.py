@@ -1,0 +1,135 @@
+"""What a run has done so far: four counts that are never mixed, and the episodes' returns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from hotloop.counters import COUNTERS, steps_per_episode
+from hotloop.spans import count
+from hotloop.training.state_checks import MOST, array_of, count_in, require_values
+
+RECENT = 100
+"""Episodes over which the moving means are taken."""
+
+
+@dataclass(slots=True)
+class Counts:
+    """Totals of a run, resumed parts included."""
+
+    env_steps: int = 0
+    """Transitions, over all environments."""
+    frames: int = 0
+    """Frames that the game advanced: more than env_steps where frames are skipped."""
+    updates: int = 0
+    """Optimiser steps."""
+    episodes: int = 0
+    """Episodes that ended."""
+
+    def add(self, env_steps: int = 0, updates: int = 0, episodes: int = 0, frames: int | None = None) -> None:
+        """Count here and in the recording; unless told otherwise, the game advances one frame a step."""
+        frames = env_steps if frames is None else frames
+        self.env_steps += env_steps
+        self.frames += frames
+        self.updates += updates
+        self.episodes += episodes
+        for name, amount in (("env_steps", env_steps), ("frames", frames), ("updates", updates)):
+            if amount:
+                count(name, amount)
+        if episodes:
+            count("episodes", episodes)
+
+    def as_dict(self) -> dict[str, int]:
+        """Return the counts by name."""
+        return asdict(self)
+
+    def as_row(self) -> dict[str, Any]:
+        """Return the counts by name, and `steps_per_episode`."""
+        return self.as_dict() | {"steps_per_episode": steps_per_episode(self.env_steps, self.episodes)}
+
+    def since(self, earlier: Counts) -> Counts:
+        """Return what was counted after an earlier copy was made."""
+        return Counts(**{name: getattr(self, name) - getattr(earlier, name) for name in COUNTERS})
+
+    @classmethod
+    def of(cls, saved: Mapping[str, Any]) -> Counts:
+        """Return what `as_dict` gave, out of a checkpoint."""
+        return cls(**{each.name: count_in(saved, each.name) for each in fields(cls)})
+
+
+class Episodes:
+    """Returns, lengths and scores of the episodes that ended in N environments."""
+
+    def __init__(self, num_envs: int) -> None:
+        self._return = np.zeros(num_envs)
+        self._length = np.zeros(num_envs, np.int64)
+        self._recent = np.zeros((3, RECENT))
+        self._sums = np.zeros(3)
+        self._ended = 0
+        self._best_score = 0.0
+
+    def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray | None = None) -> int:
+        """Take in a vector step; return how many episodes ended.
+
+        Args:
+            reward: [N].
+            ended: [N] bool, terminated or truncated.
+            score: [N], read where an episode ended; without one, the return is the score.
+        """
+        self._return += reward
+        self._length += 1
+        at = np.flatnonzero(ended)
+        if len(at):
+            self.take(np.stack([self._return[at], self._length[at], (self._return if score is None else score)[at]]))
+            self._return[at] = 0
+            self._length[at] = 0
+        return len(at)
+
+    def take(self, rows: np.ndarray) -> None:
+        """Take in episodes that somebody else has followed to their end: returns, lengths and scores, [3, E], E > 0."""
+        ended = rows.shape[1]
+        self._sums += rows.sum(1)
+        place = (self._ended + np.arange(ended)) % RECENT
+        self._recent[:, place[-RECENT:]] = rows[:, -RECENT:]
+        self._ended += ended
+        self._best_score = max(self._best_score, float(rows[2].max()))
+
+    @property
+    def ended(self) -> int:
+        """How many episodes ended."""
+        return self._ended
+
+    def means(self) -> dict[str, float | None]:
+        """Return the means over all episodes and over the last 100; None before the first has ended."""
+        told: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}
+        everything = self._sums / max(self._ended, 1)
+        recent = self._recent[:, : max(1, min(self._ended, RECENT))].mean(1)
+        for k, name in enumerate(("return", "length", "score")):
+            told[f"{name}_mean"] = float(everything[k]) if self._ended else None
+            told[f"{name}_last100"] = float(recent[k]) if self._ended else None
+        return told
+
+    def drop_unfinished(self) -> None:
+        """Forget the episodes that are going on: new ones begin."""
+        self._return[:] = 0
+        self._length[:] = 0
+
+    def state(self) -> dict[str, np.ndarray]:
+        """Return everything, for a checkpoint."""
+        return {
+            "return": self._return.copy(), "length": self._length.copy(), "recent": self._recent.copy(),
+            "sums": self._sums.copy(), "ended": np.array(self._ended), "best_score": np.array(self._best_score),
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        """Go on from a checkpoint."""
+        own = self.state()
+        found = {name: array_of(state, name, array).copy() for name, array in own.items()}
+        for name in ("length", "ended"):
+            require_values(found[name], name, low=0, high=MOST)
+        self._return, self._length = found["return"], found["length"]
+        self._recent, self._sums = found["recent"], found["sums"]
+        self._ended, self._best_score = int(found["ended"]), float(found["best_score"])

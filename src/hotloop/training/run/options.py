@@ -1,0 +1,50 @@
+"""What a training run is asked for besides its algorithm: how long, what to write, and where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from hotloop.errors import HotloopError
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How long to train, what to write, and where. None of it changes what is learnt from the same seed."""
+
+    steps: int | None = None
+    """Stop after so many environment steps in all, those before a --resume included."""
+    episodes: int | None = None
+    """Stop after so many episodes in all."""
+    seconds: float | None = None
+    """Stop after so many seconds of this call's training, warm-up not counted. 600 if no limit is given."""
+    out: Path | None = None
+    """Run directory, new or empty. Default: runs/<time>-<pipeline>."""
+    resume: Path | None = None
+    """Go on from this run directory (its last checkpoint) or checkpoint, in a run directory of its own."""
+    eval_every: int = 1_000_000
+    """Environment steps from one greedy evaluation to the next; 0: only at the end."""
+    eval_episodes: int = 100
+    """Episodes of an evaluation, on seeds that training never sees; 0: no evaluation."""
+    checkpoint_every: int = 5_000_000
+    """Environment steps from one checkpoint to the next; 0: only at the end."""
+    keep: int = 3
+    """Checkpoints to keep, besides the best."""
+    tensorboard: bool = True
+    """Write TensorBoard scalars into the run directory."""
+    wandb: bool = False
+    """Send the scalars to Weights & Biases, where it is installed."""
+    quiet: bool = False
+    """Print no progress."""
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be asked for."""
+        for name in ("steps", "episodes", "seconds"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise HotloopError(f"--{name} is {value}: give a number above 0")
+        for name in ("eval_every", "eval_episodes", "checkpoint_every"):
+            if (getattr(self, name) or 0) < 0:
+                raise HotloopError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give 0 or more")
+        if self.keep < 1:
+            raise HotloopError(f"--keep is {self.keep}: keep at least 1 checkpoint")

@@ -1,0 +1,160 @@
+"""Progress: a bar with two lines of numbers in a terminal, plain lines elsewhere.
+
+Always to stderr, for stdout belongs to --json. Nothing here has a thread of its own: the loop's shell calls.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from hotloop.escaping import printable_lines
+from hotloop.numbers import count, percent, percents, rate, seconds
+
+PLAIN_EVERY_S = 5.0
+"""Plain lines come this often: a log file should stay readable."""
+BAR_WIDTH = 30
+
+Numbers = Mapping[str, float | None]
+
+
+class Bar:
+    """Shows how far a run is, and how fast: `show` is called about twice a second."""
+
+    def __init__(self, name: str, *, quiet: bool) -> None:
+        self._quiet = quiet
+        self._lost = False
+        self._name = name
+        self._next_plain_s = 0.0
+        self._waiting = ""
+        self._staged = False
+        self._live: Live | None = None
+        if sys.stderr.isatty() and not quiet:
+            self._live = Live(console=Console(stderr=True, highlight=False), auto_refresh=False)
+
+    def say(self, text: str) -> None:
+        """Print a line, or a table of lines, above the bar."""
+        if not self._quiet:
+            self.warn(text)
+
+    def warn(self, text: str) -> None:
+        """Print a line above the bar, also if the bar is quiet."""
+        with self._tolerating():
+            self.end_line()
+            text = printable_lines(text)
+            if self._live is not None and self._live.is_started:
+                self._live.console.print(Text(text))
+            else:
+                print(text, file=sys.stderr, flush=True)
+
+    def stage(self, what: str) -> None:
+        """Tell what is being prepared: all stages in one line, each as it begins."""
+        if not self._quiet:
+            self._print(f", {what}" if self._staged else f"hotloop: preparing {what}")
+            self._staged = True
+
+    def staged(self, took_s: float) -> None:
+        """Tell how long the stage took."""
+        if not self._quiet:
+            self._print(f" ({took_s:.1f} s)")
+
+    def end_line(self) -> None:
+        """End the line of stages, if there is one."""
+        if self._staged:
+            self._staged = False
+            self._print("\n")
+
+    def start(self) -> None:
+        """Begin to show the bar."""
+        if self._live is not None:
+            with self._tolerating():
+                self._live.start()
+
+    def _print(self, text: str) -> None:
+        with self._tolerating():
+            print(text, end="", file=sys.stderr, flush=True)
+
+    @contextmanager
+    def _tolerating(self) -> Iterator[None]:
+        """Show nothing more once stderr cannot be written: its terminal was closed, its reader or its disk is gone.
+
+        The training has nothing to do with that.
+        """
+        if self._lost:
+            return
+        try:
+            yield
+        except OSError:
+            self._lost = self._quiet = True
+
+    def show(self, done: float, elapsed_s: float, numbers: Numbers) -> None:
+        """Show how far the run is.
+
+        Args:
+            done: Share of the limit, 0..1.
+            elapsed_s: Seconds since the first step.
+            numbers: As for the curves: counts, windowed rates, means, shares of the phases.
+        """
+        done = min(done, 1.0)
+        if self._live is not None:
+            head = Table.grid(padding=(0, 1))
+            bar = ProgressBar(total=1.0, completed=done, width=BAR_WIDTH)
+            head.add_row(Text(self._name), bar, f"{percent(done)}  {seconds(elapsed_s)}")
+            with self._tolerating():
+                self._live.update(Group(head, Text(rates(numbers)), Text(phases(numbers), style="dim")), refresh=True)
+        elif not self._quiet:
+            self._waiting = f"{self._name} {percent(done)}: {line(numbers, elapsed_s)}"
+            if elapsed_s >= self._next_plain_s:
+                self._next_plain_s = elapsed_s + PLAIN_EVERY_S
+                self.flush()
+
+    def flush(self) -> None:
+        """Print the last plain line, if it was held back: the run has ended."""
+        if self._waiting:
+            self.say(self._waiting)
+            self._waiting = ""
+
+    def stop(self) -> None:
+        """Leave the terminal as it was."""
+        if self._live is not None:
+            with self._tolerating():
+                self._live.stop()
+
+
+def line(numbers: Numbers, elapsed_s: float) -> str:
+    """Put the numbers that matter into one line."""
+    return ", ".join(part for part in (seconds(elapsed_s), rates(numbers), phases(numbers)) if part)
+
+
+def rates(numbers: Numbers) -> str:
+    """Say how much was done, how fast it goes now, how well the last 100 episodes went, and how hard they are.
+
+    What did not advance since the last report has no rate: an evaluation may have taken all of the time.
+    """
+    parts = [f"{count(numbers['env_steps'] or 0)} steps"]
+    for name, label in (("env_steps_per_s", "steps/s"), ("updates_per_s", "updates/s")):
+        value = numbers[name]
+        if value:
+            parts.append(f"{rate(value)} {label}")
+    for name, label in (("score_last100", "score"), ("return_last100", "return"), ("epsilon", "ε")):
+        value = numbers.get(name)
+        if value is not None:
+            parts.append(f"{label} {value:.2f}")
+    level = numbers.get("level")
+    if level is not None:
+        parts.append(f"level {level:g}")
+    return ", ".join(parts)
+
+
+def phases(numbers: Numbers) -> str:
+    """Say what the loop does with its time now, the largest share first."""
+    shares = {name[6:]: value for name, value in numbers.items() if name.startswith("share.") and value is not None}
+    shown = zip(shares, percents(list(shares.values())), strict=True)
+    return " ".join(f"{name} {value}%" for name, value in sorted(shown, key=lambda each: -each[1]) if value)

@@ -1,0 +1,378 @@
+"""What stands around a training loop and is not training. The pipelines keep their loops short by leaving it here.
+
+That is: run directory, recording, limits, progress, evaluation, checkpoints, signals. Nothing in here touches the
+state of the training: with or without it, the same seed gives the same weights.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Protocol
+
+from hotloop.clock import now_ns
+from hotloop.errors import HotloopError, Interrupted, exit_code_of
+from hotloop.files import make_private, write_whole
+from hotloop.run_directory import default_path
+from hotloop.spans import Phase
+from hotloop.training.run import checkpoint, configuration
+from hotloop.training.run.checkpoint_saver import Saver, reason_of
+from hotloop.training.run.counts import Counts, Episodes
+from hotloop.training.run.curves import CSV, Scalars, check_tensorboard, check_wandb
+from hotloop.training.run.interval import Interval
+from hotloop.training.run.options import Options
+from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.progress import Bar
+from hotloop.training.run.recording import NoRecording, Recording, RunInfo
+from hotloop.training.run.result import Result, peak_rss_bytes
+from hotloop.training.run.resume import Saved, read_saved
+from hotloop.training.run.stopping import Stop
+from hotloop.training.state_checks import text_in
+
+DEFAULT_SECONDS = 600.0
+REPORT_NS = 500_000_000
+ROW_EVERY = 2
+"""Reports for one row of the curves: the bar moves twice a second, the curves have a point a second."""
+NOT_SAVED = 2
+"""Exit code of a run whose last checkpoint could not be written."""
+
+
+class Trainee(Protocol):
+    """What the shell must know of a training that is going on."""
+
+    config: Any
+    counts: Counts
+    episodes: Episodes
+
+    def scalars(self) -> dict[str, float | None]:
+        """Return what to show besides counts and returns: loss, ε. Always the same names."""
+        ...
+
+    def evaluate(self, episodes: int) -> dict[str, float | None]:
+        """Play greedy episodes on held-out seeds; return eval_return, eval_score, success_rate."""
+        ...
+
+    def state(self) -> tuple[checkpoint.Groups, dict[str, Any]]:
+        """Return everything that a checkpoint needs: arrays, and what JSON holds."""
+        ...
+
+
+class Shell:
+    """A run from its directory to its result; use as a context manager around the loop.
+
+    Args:
+        pipeline: Its name on the command line.
+        config: What to learn, and how.
+        options: How long, what to write, and where.
+        recording: The recorder around the run, if there is one.
+    """
+
+    def __init__(self, pipeline: str, config: Any, options: Options, recording: Recording | None = None) -> None:
+        configuration.check_finite(config)
+        self.pipeline = pipeline
+        self.timed = Laps()
+        self.checkpoint = _to_resume(pipeline, options.resume) if options.resume else None
+        self.config = self._resumed(config)
+        self.run_dir = options.out or default_path([pipeline])
+        self._options = _with_limit(options)
+        self._stop = Stop()
+        self._bar = Bar(pipeline, quiet=options.quiet)
+        self._saver = Saver(self.run_dir, options.keep, self.warn)
+        self._open = ExitStack()
+        self._recording = recording or NoRecording()
+        self._evaluation: dict[str, float | None] = {}
+        self._best: float | None = None
+        self._saved: tuple[int, float | None] | None = None
+        self._exit_code = 0
+        self._has_begun = False
+        self._made_dir = False
+        self._error: BaseException | None = None
+
+    def __enter__(self) -> Shell:
+        self._started_ns = now_ns()
+        if self._options.wandb:
+            check_wandb()
+        if self._options.tensorboard:
+            check_tensorboard()
+        self._made_dir = _make_empty(self.run_dir)
+        # First in, last out: a second signal must not end the run while its recording is completed.
+        self._open.enter_context(self._stop)
+        before = self.checkpoint.counts.as_dict() if self.checkpoint is not None else None
+        self._recording.start(RunInfo(self.pipeline, self.run_dir, asdict(self.config), before, self.say))
+        self._open.callback(lambda: self._recording.stop(_code_of(self._error) or self._exit_code))
+        self._open.callback(self._bar.end_line)
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._error = error
+        try:
+            # Such as of collectors that cannot go on: what was learnt until then is worth keeping.
+            if isinstance(error, HotloopError) and self._has_begun and self._save():
+                self.say(f"hotloop: saved {self._saver.last} before it ended: go on with --resume {self.run_dir}")
+                self._write_row(self._numbers())
+        finally:
+            self._open.close()
+        if isinstance(error, HotloopError) and not self._has_begun:
+            # A mistake in the call: nothing was trained, and nothing is left that looks like a run.
+            _clear(self.run_dir, itself=self._made_dir)
+
+    def say(self, text: str) -> None:
+        """Tell the user something."""
+        self._bar.say(text)
+
+    def warn(self, text: str) -> None:
+        """Show a warning, also where progress is not shown."""
+        self._bar.warn(f"hotloop: warning: {text}")
+
+    @contextmanager
+    def preparing(self, what: str) -> Iterator[None]:
+        """Tell the user what is being built or compiled, and how long it took."""
+        begun_ns = now_ns()
+        self._bar.stage(what)
+        yield
+        self._bar.staged((now_ns() - begun_ns) / 1e9)
+
+    def begin(self, trainee: Trainee) -> None:
+        """Start the clock: everything is built and compiled."""
+        self._trainee = trainee
+        self.config = trainee.config
+        settings = {"project": "hotloop", "config": asdict(self.config)} if self._options.wandb else None
+        try:
+            configuration.write_toml(self.config, self.run_dir / "config.toml")
+            self._scalars = Scalars(self.run_dir, tensorboard=self._options.tensorboard, wandb=settings, warn=self.warn)
+        except OSError as error:
+            raise HotloopError(
+                f"cannot write to {self.run_dir} ({reason_of(error)}): make room, or choose another with --out"
+            ) from error
+        self._has_begun = True
+        self._open.callback(self._scalars.close)
+        if self.checkpoint is not None:
+            self._carry_over(self.checkpoint)
+        self._bar.say(f"hotloop: training {self.pipeline} with kernel {self.config.kernel} into {self.run_dir}")
+        self._bar.start()
+        self._open.callback(self._bar.stop)
+        self._begun = self._evaluated = self._checkpointed = replace(trainee.counts)
+        self._recording.begin(trainee.counts.env_steps)
+        self._reports = 0
+        self._interval = Interval(trainee.counts, self.timed)
+        self._begun_ns = self._interval.began_ns
+
+    def going(self) -> bool:
+        """Say whether the loop should take another step."""
+        return not self._stopped_by()
+
+    def after_step(self) -> None:
+        """Report, evaluate and save, where it is time to."""
+        counts, options = self._trainee.counts, self._options
+        if _crossed(self._evaluated.env_steps, counts.env_steps, options.eval_every):
+            self._evaluated = replace(counts)
+            self._evaluate()
+        if _crossed(self._checkpointed.env_steps, counts.env_steps, options.checkpoint_every):
+            self._checkpointed = replace(counts)
+            self._save()
+        if now_ns() - self._interval.began_ns >= REPORT_NS:
+            with self.timed("log"):
+                self._report()
+        if self._recording.summary_due(counts.env_steps):
+            with self.timed("log"):
+                self._recording.print_summary()
+
+    def finish(self) -> Result:
+        """Evaluate and save a last time; return the result."""
+        stopped_by = self._stopped_by() or "end"
+        trained_s = self._elapsed_s()
+        if self._interval.advanced:
+            self._report()
+        self._bar.flush()
+        self._recording.finish()
+        if not self._stop.asked:
+            self._evaluate()
+        self._write_row(self._numbers())
+        # The warning says why it was not written. What was trained since the newest checkpoint is lost then.
+        self._exit_code = self._stop.exit_code if self._save(ends=True) else NOT_SAVED
+        result = self._result(stopped_by, trained_s)
+        try:
+            write_whole(self.run_dir / "result.json", f"{result.as_json()}\n".encode())
+        except OSError as error:
+            self.warn(f"cannot write {self.run_dir / 'result.json'} ({reason_of(error)}): it is printed only")
+        return result
+
+    def _resumed(self, config: Any) -> Any:
+        """Return the configuration of the checkpoint, which the given one must equal; its kernel is kept."""
+        if self.checkpoint is None:
+            return config
+        theirs = self.checkpoint.config
+        configuration.check_same(config, theirs, self.checkpoint.path)
+        lanes = getattr(config, "lanes", getattr(config, "envs", None))
+        if lanes is not None:
+            self.checkpoint.check_lanes(lanes)
+        return replace(config, kernel=text_in(theirs, "kernel")) if config.kernel == "auto" else config
+
+    def _carry_over(self, source: Saved) -> None:
+        """Take along the earlier run's curve, the checkpoint that is resumed, and the best one."""
+        self._best = source.best
+        self._scalars.carry_on(source.path.resolve().parent.parent / CSV, source.counts.env_steps)
+        self._saver.continue_from(source.path, source.counts.env_steps)
+
+    def _stopped_by(self) -> str | None:
+        if self._stop.asked:
+            return self._stop.asked.name
+        counts, options = self._trainee.counts, self._options
+        if options.steps is not None and counts.env_steps >= options.steps:
+            return "steps"
+        if options.episodes is not None and counts.episodes >= options.episodes:
+            return "episodes"
+        if options.seconds is not None and self._elapsed_s() >= options.seconds:
+            return "seconds"
+        return None
+
+    def _elapsed_s(self) -> float:
+        return (now_ns() - self._begun_ns) / 1e9
+
+    def _share_done(self) -> float:
+        counts, options = self._trainee.counts, self._options
+        done = ((counts.env_steps, options.steps), (counts.episodes, options.episodes),
+                (self._elapsed_s(), options.seconds))  # fmt: skip
+        return max(value / limit for value, limit in done if limit is not None)
+
+    def _report(self) -> None:
+        numbers = self._numbers()
+        self._interval.restart()
+        self._bar.show(self._share_done(), self._elapsed_s(), numbers)
+        if self._reports % ROW_EVERY == 0:
+            self._write_row(numbers)
+        self._reports += 1
+
+    def _write_row(self, numbers: dict[str, float | None]) -> None:
+        named = {name: value for name, value in numbers.items() if name != "env_steps"}
+        self._scalars.write(self._trainee.counts.env_steps, named)
+
+    def _numbers(self) -> dict[str, float | None]:
+        """Return the present numbers: totals, rates since the last report, means, shares of the phases."""
+        return {
+            **self._trainee.counts.as_row(),
+            "seconds": self._elapsed_s(),
+            **self._interval.numbers(),
+            **self._trainee.episodes.means(),
+            **self._trainee.scalars(),
+            "eval_return": self._evaluation.get("eval_return"),
+            "eval_score": self._evaluation.get("eval_score"),
+            "success_rate": self._evaluation.get("success_rate"),
+        }
+
+    def _evaluate(self) -> None:
+        if not self._options.eval_episodes:
+            return
+        with self.timed("evaluate", Phase.EVALUATE):
+            self._evaluation = self._trainee.evaluate(self._options.eval_episodes)
+        score = self._evaluation["eval_score"] or 0.0
+        if self._best is None or score > self._best:
+            before, self._best = self._best, score
+            if self._save():
+                self._saver.mark_best()
+            else:
+                self._best = before  # that agent is lost: another may become the best
+        self.say(
+            f"{self.pipeline}: {self._options.eval_episodes} greedy episodes at {self._trainee.counts.env_steps:,} "
+            f"steps: score {score:.2f} (best {max(score, self._best or score):.2f})"
+        )
+
+    def _save(self, ends: bool = False) -> bool:
+        """Write a checkpoint; return whether there is one of this step."""
+        counts = self._trainee.counts
+        if (counts.env_steps, self._best) == self._saved:
+            return True  # nothing has happened since
+        with self.timed("checkpoint", Phase.CHECKPOINT):
+            groups, meta = self._trainee.state()
+            meta |= {"pipeline": self.pipeline, "config": asdict(self.config), "best": self._best}
+            if not self._saver.save(counts.env_steps, groups, meta | {"counts": counts.as_dict()}, ends):
+                return False
+        self._saved = (counts.env_steps, self._best)
+        return True
+
+    def _result(self, stopped_by: str, trained_s: float) -> Result:
+        counts, means = self._trainee.counts, self._trainee.episodes.means()
+        here = counts.since(self._begun)
+        warmup_s = (self._begun_ns - self._started_ns) / 1e9
+        return Result(
+            pipeline=self.pipeline,
+            **counts.as_row(),
+            counts=here.as_row(),
+            seconds=warmup_s + self._elapsed_s(),
+            warmup_seconds=warmup_s,
+            env_steps_per_s=here.env_steps / max(trained_s, 1e-9),
+            updates_per_s=here.updates / max(trained_s, 1e-9),
+            return_mean=means["return_mean"],
+            return_last100=means["return_last100"],
+            score_mean=means["score_mean"],
+            score_last100=means["score_last100"],
+            score_best=means["score_best"],
+            eval_return=self._evaluation.get("eval_return"),
+            eval_score=self._evaluation.get("eval_score"),
+            best_eval_score=self._best,
+            success_rate=self._evaluation.get("success_rate"),
+            kernel=self.config.kernel,
+            stopped_by=stopped_by,
+            exit_code=self._exit_code,
+            peak_rss_bytes=peak_rss_bytes(),
+            run_dir=str(self.run_dir),
+            checkpoint=None if self._saver.last is None else str(self._saver.last),
+        )
+
+
+def _to_resume(pipeline: str, path: Path) -> Saved:
+    found = read_saved(path)
+    theirs = found.pipeline
+    if theirs != pipeline:
+        command = shlex.join(["hotloop", "train", str(theirs), "--resume", str(path)])
+        raise HotloopError(f"{path} is of pipeline {theirs}, not {pipeline}: `{command}`")
+    if found.agent_only:
+        raise HotloopError(f"{path} holds an agent alone, without replay and optimiser: resume the run it is from")
+    return found
+
+
+def _make_empty(path: Path) -> bool:
+    """Make a run directory; return whether it was not there before."""
+    there = path.exists()
+    if there and (not path.is_dir() or any(path.iterdir())):
+        raise HotloopError(f"{path} is not an empty directory: choose another with --out, or remove it")
+    try:
+        make_private(path)
+    except OSError as error:
+        raise HotloopError(f"cannot make {path} ({error.strerror or error}): choose another with --out") from error
+    return not there
+
+
+def _code_of(error: BaseException | None) -> int:
+    """Return the exit code of a training that an error ends; 0 for none."""
+    # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
+    cause = error.__cause__ if isinstance(error, SystemError) else None
+    cause = cause if isinstance(cause, KeyboardInterrupt) else error
+    return cause.exit_code if isinstance(cause, Interrupted) else exit_code_of(cause)
+
+
+def _clear(path: Path, itself: bool) -> None:
+    """Remove what was written into a run directory, and the directory itself if it was made for the run."""
+    if itself:
+        shutil.rmtree(path, ignore_errors=True)
+        return
+    for each in path.iterdir():
+        if each.is_dir():
+            shutil.rmtree(each, ignore_errors=True)
+        else:
+            each.unlink(missing_ok=True)
+
+
+def _with_limit(options: Options) -> Options:
+    limited = any(limit is not None for limit in (options.steps, options.episodes, options.seconds))
+    return options if limited else replace(options, seconds=DEFAULT_SECONDS)
+
+
+def _crossed(before: int, now: int, every: int) -> bool:
+    """Say whether a multiple of `every` lies in (before, now]."""
+    return every > 0 and now // every > before // every
