@@ -34,8 +34,7 @@ $(VENV)/.stamp-torch: constraints.txt | $(BIN)/python
 	@touch $@
 
 # The accelerators of the recorder are built by the install.
-BUILT_FROM := pyproject.toml constraints.txt hatch_build.py src/hotloop/_ticks.c src/hotloop/record/_fold.c \
-	src/hotloop/record/_calls.c
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(shell find src -name '*.c')
 
 $(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@echo "set-up: installing hotloop[train]"

@@ -16,7 +16,11 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-SOURCES = ("_ticks.c", "record/_fold.c", "record/_calls.c")
+SOURCES = (
+    "spans/_hot_path.c",
+    "profiling/recorder/call_tree/_fold.c",
+    "profiling/recorder/deep/_functions.c",
+)
 
 
 class AcceleratorHook(BuildHookInterface):

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from measure import Row, against_limit, main, say, spread
 
-from hotloop.trace.load import load
-from hotloop.trace.summary import UNATTRIBUTED, phases
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.summary import UNATTRIBUTED, phases
 
 HOTLOOP = Path(sys.executable).with_name("hotloop")
 SCRIPTS = Path(__file__).with_name("scripts")

@@ -19,13 +19,13 @@ import torch
 from loops import LOOPS, Iteration, LoopCase
 from measure import Estimate, Row, against_limit, estimate, main, mean_ratio_of, say
 
-from hotloop import spans
 from hotloop.clock import now_ns
-from hotloop.record.hooks.patching import MISSING, Patches
-from hotloop.record.pausing import background_held
-from hotloop.record.session import Session, record
-from hotloop.spans import Span, recording
-from hotloop.trace.load import load
+from hotloop.profiling.recorder.deep.pause import background_held
+from hotloop.profiling.recorder.hooks.patching import MISSING, Patches
+from hotloop.profiling.recorder.session import Session, record
+from hotloop.profiling.trace.load import load
+from hotloop.spans import registry
+from hotloop.spans.registry import Span, recording
 
 LIMIT_PERCENT = 2.0
 TURN_NS = 50e6
@@ -77,9 +77,9 @@ def paused(session: Session) -> Iterator[None]:
     """Make every span and counter a no-op and hold up the background thread; put all back afterwards."""
     assert session.recorder is not None
     with background_held(session.recorder):
-        every = list(spans.known_spans())
+        every = list(registry.known_spans())
         were = [type(each) for each in every]
-        spans._recording = False
+        registry._recording = False
         hooks = _hooks_of(session)
         try:
             for each in every:
@@ -92,7 +92,7 @@ def paused(session: Session) -> Iterator[None]:
                 setattr(owner, name, new)
             for each, was in zip(every, were, strict=True):
                 each.__class__ = was
-            spans._recording = True
+            registry._recording = True
 
 
 def _hooks_of(session: Session) -> list[tuple[Any, str, Any, Any]]:

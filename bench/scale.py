@@ -17,12 +17,13 @@ import psutil
 from measure import Row, against_limit, exactly, main, say, spread
 
 from hotloop.clock import now_ns
-from hotloop.explain import explain
-from hotloop.record.options import RecordOptions
-from hotloop.record.session import record
-from hotloop.spans import count, recording, span
-from hotloop.trace.load import load
-from hotloop.trace.store import read_table
+from hotloop.profiling.diagnosis import explain
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.session import record
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.stream_store import read_table
+from hotloop.spans import count, span
+from hotloop.spans.registry import recording
 
 ALL_TIMED = RecordOptions(budget=1.0)
 HOTLOOP = Path(sys.executable).with_name("hotloop")

@@ -34,10 +34,11 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from update import PARTS, StudyProfiler, make_update
 
 from hotloop.clock import now_ns
-from hotloop.record.options import RecordOptions
-from hotloop.record.pausing import background_held
-from hotloop.record.session import record
-from hotloop.spans import Span, is_live, recording, span
+from hotloop.profiling.recorder.deep.pause import background_held
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.session import record
+from hotloop.spans import span
+from hotloop.spans.registry import Span, is_live, recording
 
 US, MS, S = 1e3, 1e6, 1e9
 CALLS = 2
@@ -212,7 +213,7 @@ def statistics_memory(seconds: float) -> Row:
     finally:
         tracemalloc.stop()
     assert snapshot is not None
-    recorder = tracemalloc.Filter(True, "*/hotloop/record/*", all_frames=True)
+    recorder = tracemalloc.Filter(True, "*/hotloop/profiling/recorder/*", all_frames=True)
     held = sum(trace.size for trace in snapshot.filter_traces([recorder]).traces)
     return against_limit(f"memory of the statistics of {NAMES} span names", exactly(held / 1e6), MEMORY_LIMIT_MB, "MB")
 

@@ -20,7 +20,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from hotloop import spans
+from hotloop.spans import registry
 
 SHARED_MEMORY = Path("/dev/shm")
 DESCRIPTORS = Path("/proc/self/fd")
@@ -46,7 +46,7 @@ class Belongings:
 def take_stock() -> Belongings:
     """Return what this process holds now."""
     return Belongings(
-        recording=spans.recording(),
+        recording=registry.recording(),
         threads=frozenset(t for t in threading.enumerate() if not t.daemon or "hotloop" in t.name),
         processes=frozenset(p for p in psutil.Process().children(recursive=True) if not _lasts(p)),
         blocks=frozenset(p.name for p in SHARED_MEMORY.iterdir()) if SHARED_MEMORY.is_dir() else frozenset(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-from hotloop import spans
+from hotloop.spans import registry
 
 
 def counted(work: Callable[[], object]) -> Counter[str]:
@@ -15,17 +15,17 @@ def counted(work: Callable[[], object]) -> Counter[str]:
 
 def counted_and_open(work: Callable[[], object]) -> tuple[Counter[str], int]:
     """Do something; return what was counted meanwhile, by name, and begins of spans less their ends."""
-    logs = spans.listen()
+    logs = registry.listen()
     try:
         work()
     finally:
-        spans.hush()
-    names = {code: name for name, code in spans.known_counters().items()}
+        registry.hush()
+    names = {code: name for name, code in registry.known_counters().items()}
     found: Counter[str] = Counter()
     still_open = 0
     for log in logs:
         for code, amount in zip(log.events[::2], log.events[1::2], strict=True):
-            if code >= spans.COUNTER_BASE:
+            if code >= registry.COUNTER_BASE:
                 found[names[code]] += amount
             else:
                 still_open += 1 if code > 0 else -1

@@ -15,14 +15,14 @@ from pathlib import Path
 
 import pytest
 
-from hotloop import spans, ticks
-from hotloop.record import recorder as recorder_module
-from hotloop.record.governor import estimate
-from hotloop.record.options import RecordOptions
-from hotloop.record.recorder import Recorder
-from hotloop.spans import Span
-from hotloop.trace.model import FORMAT_VERSION
-from hotloop.trace.store import write_json
+from hotloop.profiling.recorder import background as recorder_module
+from hotloop.profiling.recorder.background import Recorder
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.overhead import estimate
+from hotloop.profiling.trace.model import FORMAT_VERSION
+from hotloop.profiling.trace.stream_store import write_json
+from hotloop.spans import hot_path, registry
+from hotloop.spans.registry import Span
 
 START_NS = 7_000_000_000
 
@@ -49,13 +49,13 @@ class Run:
         """Spend time in a span, and count there."""
         with self.open(what):
             for name in counted:
-                spans.count(name)
+                registry.count(name)
             self.now += ns
 
     @contextmanager
     def open(self, what: Span | str) -> Iterator[None]:
         """A span whose own cost falls half into it and half before and after it."""
-        each = spans.span(what) if isinstance(what, str) else what
+        each = registry.span(what) if isinstance(what, str) else what
         quarter = self.cost // 4
         self.now += quarter
         with each:
@@ -100,11 +100,11 @@ def scripted_run(
     }
     write_json(folder / "process" / "process.json", process)
     monkeypatch.setattr(Recorder, "_run", lambda self: None)
-    ticks.use_clock(run.read)
+    hot_path.use_clock(run.read)
     monkeypatch.setattr(recorder_module, "now_ns", run.read)
     run.recorder.start()
     try:
         yield run
     finally:
         run.stop()
-        ticks.use_clock(None)
+        hot_path.use_clock(None)

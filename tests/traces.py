@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from hotloop.spans import Phase
-from hotloop.trace.model import (
+from hotloop.phases import Phase
+from hotloop.profiling.trace.model import (
     FORMAT_VERSION,
     Frame,
     Kind,

@@ -9,15 +9,16 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase, count, span
+from hotloop.phases import Phase
+from hotloop.spans import count, span
 
 if TYPE_CHECKING:
-    from hotloop.explain import explain
-    from hotloop.explain.finding import Finding
-    from hotloop.record.options import RecordOptions
-    from hotloop.record.session import record
-    from hotloop.trace.load import load
-    from hotloop.trace.model import Trace
+    from hotloop.profiling.diagnosis import explain
+    from hotloop.profiling.diagnosis.finding import Finding
+    from hotloop.profiling.recorder.options import RecordOptions
+    from hotloop.profiling.recorder.session import record
+    from hotloop.profiling.trace.load import load
+    from hotloop.profiling.trace.model import Trace
 
 __all__ = [
     "Finding", "HotloopError", "Phase", "RecordOptions", "Trace", "__version__",
@@ -25,12 +26,12 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = {
-    "Finding": "hotloop.explain.finding",
-    "RecordOptions": "hotloop.record.options",
-    "Trace": "hotloop.trace.model",
-    "explain": "hotloop.explain",
-    "load": "hotloop.trace.load",
-    "record": "hotloop.record.session",
+    "Finding": "hotloop.profiling.diagnosis.finding",
+    "RecordOptions": "hotloop.profiling.recorder.options",
+    "Trace": "hotloop.profiling.trace.model",
+    "explain": "hotloop.profiling.diagnosis",
+    "load": "hotloop.profiling.trace.load",
+    "record": "hotloop.profiling.recorder.session",
 }
 
 
@@ -57,5 +58,5 @@ def _show_traces() -> None:
     """Tell traces how to show themselves in a notebook: their own package must not know of reports."""
     import importlib
 
-    display = importlib.import_module("hotloop.trace.display")
-    display.show_with(lambda trace: importlib.import_module("hotloop.report.notebook").as_html(trace))
+    display = importlib.import_module("hotloop.profiling.trace.notebook_display")
+    display.show_with(lambda trace: importlib.import_module("hotloop.profiling.report.notebook").as_html(trace))

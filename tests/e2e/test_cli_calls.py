@@ -13,7 +13,7 @@ import pytest
 
 from hotloop.cli import main as cli
 from hotloop.clock import wall_ns
-from hotloop.trace.model import FORMAT_VERSION
+from hotloop.profiling.trace.model import FORMAT_VERSION
 
 HOTLOOP = [sys.executable, "-m", "hotloop.cli.main"]
 DAY_NS = 86_400 * 1_000_000_000

@@ -21,7 +21,7 @@ CONFIG = replace(
 FOREVER = """
 import sys
 from hotloop.cli.main import main
-from hotloop.training.pipelines import snake
+from hotloop.training.tasks import snake
 play, watch = snake.play_episodes, snake.watch
 def forever(play):
     def again(*args):

@@ -20,7 +20,7 @@ from tests.collecting import ROOT, check_batch, light_job, light_replay, light_w
 
 import hotloop
 from hotloop.clock import now_ns
-from hotloop.trace import summary
+from hotloop.profiling.trace import summary
 from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.training.replay import FrameReplay, Prioritised
 

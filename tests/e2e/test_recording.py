@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from hotloop.errors import RunNotFound, RunUnreadable
-from hotloop.trace.load import load
-from hotloop.trace.model import Process, Trace
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.model import Process, Trace
 
 HOTLOOP = [sys.executable, "-m", "hotloop.cli.main"]
 LOOP = """
@@ -87,7 +87,7 @@ def test_the_run_is_complete_however_the_script_ends(tmp_path, ending, code, tol
     assert told in done.stderr
     if "raise" in ending:
         assert 'train.py", line' in done.stderr
-        assert "hotloop/record" not in done.stderr, "only the script's own frames are shown"
+        assert "hotloop/profiling" not in done.stderr, "only the script's own frames are shown"
     trace = load(tmp_path / "out")
     assert (trace.state, trace.manifest["exit_code"]) == ("failed" if code else "finished", code)
     assert trace.main.counts["env_steps"] == trace.main.counts["updates"] == 30
@@ -240,7 +240,7 @@ def test_a_start_that_is_never_reached_is_said(tmp_path, after, said):
 def test_a_wall_clock_that_jumps_changes_nothing(tmp_path):
     body = """
     import hotloop
-    from hotloop.record import session, writing
+    from hotloop.profiling.recorder import session, writing
     jumps = iter(range(10**18, 0, -(3600 * 10**9)))
     writing.wall_ns = session.wall_ns = lambda: next(jumps)
     with hotloop.record("out"):

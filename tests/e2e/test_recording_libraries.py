@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from hotloop.spans import Phase
-from hotloop.trace.load import load
-from hotloop.trace.model import Process, Trace
+from hotloop.phases import Phase
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.model import Process, Trace
 
 pytest.importorskip("torch")
 pytest.importorskip("gymnasium")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hotloop.trace.load import load
+from hotloop.profiling.trace.load import load
 
 pytest.importorskip("torch")
 pytest.importorskip("gymnasium")

@@ -160,7 +160,7 @@ def test_exports_follow_the_umask(run, tmp_path):
 def test_a_configuration_and_the_reason_of_a_failure_are_cleared(tmp_path):
     code = f"""
 import hotloop
-from hotloop.record import session
+from hotloop.profiling.recorder import session
 current = hotloop.record("run", config={{"lr": 0.1, "wandb": {{"api_key": "{SECRETS["of the configuration"]}"}}}})
 current.recorder._fail(OSError("cannot write to redis://:{SECRETS["of an address"]}@host"))
 current.stop()

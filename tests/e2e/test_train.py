@@ -171,7 +171,7 @@ sys.exit(main(['train', 'dqn-snake', '--kernel', 'torch', '--envs', '4', '--out'
 SLOW_SAVE = """
 import sys, time
 from hotloop.cli.main import main
-from hotloop.training.learn import checkpoint
+from hotloop.training.run import checkpoint
 write = checkpoint.write
 def slow(*args):
     print('saving', flush=True)

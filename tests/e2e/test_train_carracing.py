@@ -18,9 +18,9 @@ from tests.refusals import refusal
 
 from hotloop.cli import evaluate
 from hotloop.errors import HotloopError
-from hotloop.trace.build import build_process
-from hotloop.trace.files import Budget
-from hotloop.trace.reading import read_process
+from hotloop.profiling.trace.build.process import build_process
+from hotloop.profiling.trace.reading.open_files import Budget
+from hotloop.profiling.trace.reading.run_files import read_process
 from hotloop.training.agents.export import save_agent
 from hotloop.training.agents.load import load_agent
 from hotloop.training.pipelines import sac_carracing

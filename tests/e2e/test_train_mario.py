@@ -196,7 +196,7 @@ class Run:
 
     def workers(self) -> list[psutil.Process]:
         children = psutil.Process(self.process.pid).children()
-        return [each for each in children if "hotloop.training.collect.worker_main" in " ".join(each.cmdline())]
+        return [each for each in children if "worker_main" in " ".join(each.cmdline())]
 
     def wait_for(self, what: Callable[[], bool]) -> None:
         deadline = now_ns() + round(PATIENCE_S * 1e9)

@@ -48,10 +48,10 @@ def main() -> int:
         return 2
     with atheris.instrument_imports(include=["hotloop"]):
         from hotloop.errors import HotloopError
-        from hotloop.explain import explain
-        from hotloop.report import json, text, view
-        from hotloop.trace.export import FORMATS, export
-        from hotloop.trace.load import load
+        from hotloop.profiling.diagnosis import explain
+        from hotloop.profiling.report import json, text, view
+        from hotloop.profiling.report.export import FORMATS, export
+        from hotloop.profiling.trace.load import load
     from tests.fuzz.damage import damage
     from tests.fuzz.runs import record_runs
 

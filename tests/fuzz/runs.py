@@ -288,14 +288,14 @@ def _import_all() -> None:
     import hotloop.cli.export
     import hotloop.cli.ls
     import hotloop.cli.prune
-    import hotloop.explain
-    import hotloop.report.charts
-    import hotloop.report.text
-    import hotloop.trace.export.perfetto
-    import hotloop.trace.export.scalars
-    import hotloop.trace.export.speedscope
-    import hotloop.trace.export.tables
-    import hotloop.trace.load  # noqa: F401
+    import hotloop.profiling.diagnosis
+    import hotloop.profiling.report.charts
+    import hotloop.profiling.report.export.perfetto
+    import hotloop.profiling.report.export.scalars
+    import hotloop.profiling.report.export.speedscope
+    import hotloop.profiling.report.export.tables
+    import hotloop.profiling.report.text
+    import hotloop.profiling.trace.load  # noqa: F401
 
     with contextlib.suppress(ImportError):
         from tensorboard.compat.proto import event_pb2  # noqa: F401

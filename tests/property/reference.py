@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from hotloop.spans import COUNTER_BASE
+from hotloop.spans.registry import COUNTER_BASE
 
 Path = tuple[int, ...]
 """Codes from below the root down to a span; () is the root."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotloop.trace.correct import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
 
 
 @st.composite

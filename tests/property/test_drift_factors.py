@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.traces import make_trace, place
 
-from hotloop.spans import Phase
-from hotloop.trace.drift import BLOCKS, compare, cut
+from hotloop.phases import Phase
+from hotloop.profiling.trace.drift import BLOCKS, compare, cut
 
 windows = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 300), st.integers(0, 50)), min_size=1, max_size=60)
 

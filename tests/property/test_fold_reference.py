@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.property.reference import Event, Path, Sums, reference
 
-from hotloop.record.account import Account
-from hotloop.record.tree import Codes, Tree, codes_of
-from hotloop.spans import COUNTER_BASE, Phase, Span
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.call_tree.tree import Codes, Tree, codes_of
+from hotloop.spans.registry import COUNTER_BASE, Span
 
 PHASES = (None, Phase.ENV, Phase.FORWARD, Phase.BACKWARD, Phase.OTHER, Phase.SAMPLE)
 SPANS = [Span(f"s{i}", phase, i + 1, hook=True) for i, phase in enumerate(PHASES)]

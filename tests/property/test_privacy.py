@@ -8,8 +8,8 @@ import string
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hotloop.record.privacy import redacted, redacted_command, redacted_text
-from hotloop.record.secret_source import Source
+from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command, redacted_text
+from hotloop.profiling.recorder.privacy.source import Source
 
 # Any password a person might choose. It begins and ends with letters, so that finding it again means something.
 ODD = string.ascii_letters + string.digits + "-_.!$%*+~^"

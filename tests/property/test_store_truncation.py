@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from tests.scripted import scripted_run
 
 from hotloop.errors import HotloopError, RunUnreadable
-from hotloop.trace import store, summary
-from hotloop.trace.load import load
+from hotloop.profiling.trace import stream_store, summary
+from hotloop.profiling.trace.load import load
 
 MS = 1_000_000
 TABLES = ("windows", "spans", "counters", "samples", "memory", "raw")
@@ -25,7 +25,7 @@ SMALL = {"int16": 2**15 - 1, "int32": 2**31 - 1, "int64": 2**63 - 1}
 def some_columns(draw: st.DrawFn, table: str) -> dict[str, list[int]]:
     n = draw(st.integers(1, 4))
     columns = {}
-    for field in store.SCHEMAS[table]:
+    for field in stream_store.SCHEMAS[table]:
         most = SMALL[str(field.type)]
         columns[field.name] = draw(st.lists(st.integers(-most, most), min_size=n, max_size=n))
     return columns
@@ -38,11 +38,11 @@ def batches(draw: st.DrawFn) -> tuple[str, list[dict[str, list[int]]]]:
 
 
 def joined(parts: list[dict[str, list[int]]], table: str) -> dict[str, list[int]]:
-    return {name: [v for part in parts for v in part[name]] for name in store.SCHEMAS[table].names}
+    return {name: [v for part in parts for v in part[name]] for name in stream_store.SCHEMAS[table].names}
 
 
 def read(folder: Path, table: str) -> dict[str, list[int]]:
-    return {name: column.tolist() for name, column in store.read_table(folder, table).items()}
+    return {name: column.tolist() for name, column in stream_store.read_table(folder, table).items()}
 
 
 @given(batches(), st.booleans())
@@ -50,7 +50,7 @@ def read(folder: Path, table: str) -> dict[str, list[int]]:
 def test_what_was_written_is_read_back(given_batches, closed):
     table, parts = given_batches
     with TemporaryDirectory() as place:
-        files = store.ProcessFiles(Path(place) / "p")
+        files = stream_store.ProcessFiles(Path(place) / "p")
         for part in parts:
             files.append(table, part)
         if closed:
@@ -65,7 +65,7 @@ def test_what_was_written_is_read_back(given_batches, closed):
 def test_a_cut_stream_is_read_up_to_its_last_whole_batch(given_batches, data):
     table, parts = given_batches
     with TemporaryDirectory() as place:
-        files = store.ProcessFiles(Path(place) / "p")
+        files = stream_store.ProcessFiles(Path(place) / "p")
         path, sizes = files.folder / f"{table}.arrows", []
         for part in parts:
             files.append(table, part)
@@ -180,9 +180,9 @@ def test_one_table_in_place_of_another_never_makes_a_traceback(source, target):
 
 def test_missing_tables_are_empty(tmp_path):
     for table in TABLES:
-        found = store.read_table(tmp_path, table)
-        assert set(found) == set(store.SCHEMAS[table].names)
+        found = stream_store.read_table(tmp_path, table)
+        assert set(found) == set(stream_store.SCHEMAS[table].names)
         assert all(len(column) == 0 for column in found.values())
-    assert store.read_totals(tmp_path).batches == ()
-    assert store.read_names(tmp_path) == ([], "")
+    assert stream_store.read_totals(tmp_path).batches == ()
+    assert stream_store.read_names(tmp_path) == ([], "")
     assert isinstance(found["node"], np.ndarray)

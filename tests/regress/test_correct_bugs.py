@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotloop.trace.correct import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
 
 
 def test_costs_of_counted_calls_do_not_eat_up_a_caller_that_was_thinned_as_well():

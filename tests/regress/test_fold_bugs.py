@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotloop.record import tree
-from hotloop.record.account import Account
-from hotloop.record.tree import codes_of
-from hotloop.spans import Span
+from hotloop.profiling.recorder.call_tree import tree
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.call_tree.tree import codes_of
+from hotloop.spans.registry import Span
 
 A, B, C, D, E = 1, 2, 3, 4, 5
 CODES = codes_of([Span(name, None, i + 1) for i, name in enumerate("ABCDE")])

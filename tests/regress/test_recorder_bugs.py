@@ -8,11 +8,12 @@ import sys
 import pytest
 from tests.scripted import START_NS, scripted_run
 
-from hotloop import ticks
-from hotloop.record.options import RecordOptions
-from hotloop.spans import Phase, count, hook_span
-from hotloop.trace import summary
-from hotloop.trace.load import load
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.trace import summary
+from hotloop.profiling.trace.load import load
+from hotloop.spans import count, hot_path
+from hotloop.spans.registry import hook_span
 
 MS = 1_000_000
 
@@ -102,13 +103,13 @@ def test_events_after_the_moment_of_a_cut_keep_their_length(tmp_path, monkeypatc
 
 def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
     """The tally of thinned spans was read at the end of blocks only, not at the end of the run."""
-    from hotloop import spans
+    from hotloop.spans import registry
 
-    each = spans.span("loss.thinned")
+    each = registry.span("loss.thinned")
     with scripted_run(tmp_path, monkeypatch) as run:
         for _ in range(5):
             run.during(each, 10 * MS)
-        spans.make_counted(each)
+        registry.make_counted(each)
         for _ in range(7):
             run.during(each, 10 * MS)
     trace = load(tmp_path)
@@ -117,7 +118,7 @@ def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
 
 def test_what_happened_before_the_asked_begin_is_not_in_the_first_window(tmp_path, monkeypatch):
     """CPU time, page faults and pauses were counted from the start of the process's recording on."""
-    from hotloop.record import vitals
+    from hotloop.profiling.recorder import process_stats as vitals
 
     with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_s=2.0)) as run:
         monkeypatch.setattr(vitals, "process_cpu_ns", run.read)
@@ -164,7 +165,9 @@ for i in range(20):
 """
 
 
-@pytest.mark.skipif(not ticks.ACCELERATED, reason="the Python twin may lose one that comes at a callback's first line")
+@pytest.mark.skipif(
+    not hot_path.ACCELERATED, reason="the Python twin may lose one that comes at a callback's first line"
+)
 def test_ctrl_c_is_not_lost_in_a_garbage_collection(tmp_path):
     """An interrupt that arrived while the collector's callback ran was printed and forgotten."""
     script = tmp_path / "collecting.py"
@@ -180,8 +183,8 @@ def test_hooks_can_be_installed_beside_classes_that_have_no_module(tmp_path):
     script = (
         "import sys, Box2D, numba\n"
         "assert not hasattr(next(c for c in object.__subclasses__() if c.__name__ == 'SwigPyPacked'), '__module__')\n"
-        "from hotloop.record.hooks import install\n"
-        "from hotloop.record import calls\n"
+        "from hotloop.profiling.recorder.hooks import install\n"
+        "from hotloop.profiling.recorder import calls\n"
         "install()()\n"
         "calls._compiled()\n"
     )

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from tests.scripted import START_NS, Run, scripted_run
 
-from hotloop import spans
-from hotloop.record import account
-from hotloop.record.account import Account
-from hotloop.spans import Phase, hook_span
-from hotloop.trace import summary
-from hotloop.trace.load import load
-from hotloop.trace.model import Node, Thread, Trace
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.call_tree import thread_totals as account
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.trace import summary
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.model import Node, Thread, Trace
+from hotloop.spans import registry
+from hotloop.spans.registry import hook_span
 
 MS = 1_000_000
 PER_ITERATION_MS = {
@@ -168,14 +169,14 @@ def test_a_loop_without_environment_steps_is_looked_at_whole(tmp_path, monkeypat
 
 def test_an_account_keeps_the_place_of_stacks_and_of_memory():
     account = Account(0, 0, "test", 100)
-    each = spans.span("account.place", Phase.ENV)
-    from hotloop.record.tree import codes_of
+    each = registry.span("account.place", Phase.ENV)
+    from hotloop.profiling.recorder.call_tree.tree import codes_of
 
     account.sightings = [(105, 1, 10, 10), (115, 2, 10, 3), (199, 3, 10, 10)]
     account.rises = [(116, 4096, 9000, 0), (117, -96, 8904, 0)]
     import numpy as np
 
-    account.fold(np.array([[each.code, 110], [-each.code, 120]]), 150, codes_of(spans.known_spans()), False)
+    account.fold(np.array([[each.code, 110], [-each.code, 120]]), 150, codes_of(registry.known_spans()), False)
     place = next(i for i, key in enumerate(account.tree.keys) if key.kind == "span")
     assert account.samples[place, 2] == [1, 10, 3]
     assert [key for key in account.samples if key[1] == 1] != []
@@ -189,7 +190,7 @@ def test_begins_and_counters_are_counted(monkeypatch, accelerated):
         monkeypatch.setattr(account, "begun", None)
     elif account.begun is None:
         pytest.skip("the accelerator is not built")
-    base = spans.COUNTER_BASE
+    base = registry.COUNTER_BASE
     events = np.array([[3, 10], [5, 11], [base + 1, 7], [-5, 12], [-3, 13], [3, 14], [base, 1]], np.int64)
     assert account.calls_begun(events) == ({3: 2, 5: 1}, 2)
     assert account.calls_begun(events[:0]) == ({}, 0)

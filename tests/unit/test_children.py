@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from multiprocessing import forkserver, spawn
 
-from hotloop.record.children import Settings, follow_spawned
-from hotloop.record.options import RecordOptions
+from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
+from hotloop.profiling.recorder.options import RecordOptions
 
 SETTINGS = Settings("some/run 'quoted' \udcff", RecordOptions(budget=0.02), 2)
 
@@ -15,7 +15,7 @@ def test_settings_survive_the_command_line():
     assert Settings.read(SETTINGS.text()) == SETTINGS
     assert SETTINGS.program().isascii()
     seen = []
-    program = SETTINGS.program().replace("from hotloop.record.children import start_here; ", "")
+    program = SETTINGS.program().replace("from hotloop.profiling.recorder.child_processes import start_here; ", "")
     exec(program, {"start_here": seen.append})
     assert [Settings.read(each) for each in seen] == [SETTINGS]
 
@@ -38,7 +38,7 @@ def test_spawned_interpreters_record_first_and_all_is_put_back(monkeypatch):
     finally:
         undo()
     ((preloaded, seen),) = started
-    assert preloaded == [*modules, "hotloop.record.preload"]
+    assert preloaded == [*modules, "hotloop.profiling.recorder.fork_server_preload"]
     assert set(seen) - set(environment) == {"HOTLOOP_CHILDREN"}
     assert spawn.get_command_line is original
     assert (server._preload_modules, server.ensure_running) == (modules, stub)

@@ -14,16 +14,23 @@ import torch
 from tests.traces import frame, make_thread, make_trace, place, seen
 from torch import nn
 
-from hotloop import spans
-from hotloop.explain import explain
-from hotloop.explain.claims import layer_of, wholes
-from hotloop.record import claims as claims_module
-from hotloop.record.claims import MOST_NAMES, Book, Current, _is_since_start, layer_rows, new_book
-from hotloop.record.hooks import install
-from hotloop.record.printed import HINT, read_line
-from hotloop.spans import Phase
-from hotloop.trace.claims import Claim, Claims, LayerWork
-from hotloop.trace.reading import read_claims
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis import explain
+from hotloop.profiling.diagnosis.printed_timings import layer_of, wholes
+from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.printed_timings import collect as claims_module
+from hotloop.profiling.recorder.printed_timings.collect import (
+    MOST_NAMES,
+    Book,
+    Current,
+    _is_since_start,
+    layer_rows,
+    new_book,
+)
+from hotloop.profiling.recorder.printed_timings.parse import HINT, read_line
+from hotloop.profiling.trace.printed_timings import Claim, Claims, LayerWork
+from hotloop.profiling.trace.reading.run_files import read_claims
+from hotloop.spans import registry
 
 torch.set_num_threads(1)
 PLACE = ("train.py", 7, "report")
@@ -159,9 +166,9 @@ def test_nothing_new_is_not_written_again():
 def hooked() -> Iterator[Book]:
     uninstall = install()
     book = new_book()
-    spans.listen()
+    registry.listen()
     yield book
-    spans.hush()
+    registry.hush()
     uninstall()
     Current.book = Book()
 

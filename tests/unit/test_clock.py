@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from hotloop import spans
 from hotloop.clock import DeviceClock
 from hotloop.phases import Phase
+from hotloop.spans import registry
 
 
 @dataclass
@@ -85,13 +85,13 @@ def test_a_device_that_falls_behind_does_not_fill_the_memory():
 def test_only_spans_whose_work_a_device_may_do_take_its_time():
     device = Device(done_ms=1e9)
     clock = DeviceClock(device.event)
-    logs = spans.listen()
+    logs = registry.listen()
     try:
-        spans.use_device(clock)
-        forward, step = spans.span("clock.forward", Phase.FORWARD), spans.span("clock.env", Phase.ENV)
+        registry.use_device(clock)
+        forward, step = registry.span("clock.forward", Phase.FORWARD), registry.span("clock.env", Phase.ENV)
         with step, forward:
             device.asked_ms += 4
         assert clock.poll() == {forward.code: 4_000_000}
         assert [abs(code) for code in logs[0].events[::2]] == [step.code, forward.code, forward.code, step.code]
     finally:
-        spans.hush()
+        registry.hush()

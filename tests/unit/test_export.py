@@ -15,12 +15,12 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
-from hotloop.record.options import RecordOptions
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.report.export import default_path, export, speedscope
+from hotloop.profiling.report.export.windows import window_slices
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.reading.window_streams import read_streams, wall_clock_offset_ns
 from hotloop.spans import span
-from hotloop.trace.export import default_path, export, speedscope
-from hotloop.trace.export.windows import window_slices
-from hotloop.trace.load import load
-from hotloop.trace.streams import read_streams, wall_clock_offset_ns
 
 MS = 1_000_000
 PID = os.getpid()

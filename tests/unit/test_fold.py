@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotloop.record.fold import first_step, fold
-from hotloop.record.tree import DARK, EDGE, ROOT, OpenSpan, Tree, codes_of
-from hotloop.spans import COUNTER_BASE, Phase, Span
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.call_tree.fold import first_step, fold
+from hotloop.profiling.recorder.call_tree.tree import DARK, EDGE, ROOT, OpenSpan, Tree, codes_of
+from hotloop.spans.registry import COUNTER_BASE, Span
 
 ENV, NET, BACK, TRAIN = 1, 2, 3, 4
 SPANS = [

@@ -13,22 +13,23 @@ from typing import Any
 import pytest
 from tests.scripted import START_NS, scripted_run
 
-from hotloop import spans, ticks
 from hotloop.errors import HotloopError
-from hotloop.record import calls, calls_twin
-from hotloop.record.calls import Costs, Native
-from hotloop.record.hooks import envs
-from hotloop.record.operators import nested
-from hotloop.record.options import RecordOptions
-from hotloop.record.pausing import Pause
-from hotloop.record.session import record
-from hotloop.trace.load import load
-from hotloop.trace.reading import read_looks
-from hotloop.trace.traced import Pace, Traced, build_traced
+from hotloop.profiling.recorder.deep import functions as calls
+from hotloop.profiling.recorder.deep import functions_reference
+from hotloop.profiling.recorder.deep.functions import Costs, Native
+from hotloop.profiling.recorder.deep.operators import nested
+from hotloop.profiling.recorder.deep.pause import Pause
+from hotloop.profiling.recorder.hooks import environments
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.session import record
+from hotloop.profiling.trace.deep import Pace, Traced, build_traced
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.reading.run_files import read_looks
+from hotloop.spans import hot_path, registry
 
 FREE = Costs(0.0, 0.0, 1.0)
 HERE = os.path.dirname(os.path.abspath(calls.__file__))
-TRACERS = {each.__module__: each for each in (calls.Tracer, calls_twin.Tracer)}
+TRACERS = {each.__module__: each for each in (calls.Tracer, functions_reference.Tracer)}
 
 
 @pytest.fixture(params=TRACERS.values(), ids=TRACERS.keys())
@@ -159,7 +160,7 @@ def test_both_tracers_see_the_same():
         "x".join(["a", "b"]).upper()
 
     seen = []
-    for kind in (calls.Tracer, calls_twin.Tracer):
+    for kind in (calls.Tracer, functions_reference.Tracer):
         made = kind(calls.describe)
         content = traced(made, work)
         seen.append({(row["name"], row["kind"], row["calls"], row["calls_from_own"]) for row in content["functions"]})
@@ -296,17 +297,17 @@ def test_calls_in_calls_are_told_apart_by_their_times():
 
 def test_a_pause_has_not_been(tmp_path, monkeypatch):
     with scripted_run(tmp_path, monkeypatch) as run:
-        outer = spans.span("update")
+        outer = registry.span("update")
         with outer:
             run.during("env.step", 100, "env_steps")
             pause = Pause(run.recorder)
-            with spans.span("env.step"):
+            with registry.span("env.step"):
                 run.spend(30)
                 assert pause.possible
                 pause.begin()
                 run.spend(1_000)
             run.during("env.step", 5_000, "env_steps")
-            with spans.span("made.meanwhile"), spans.span("env.step"):
+            with registry.span("made.meanwhile"), registry.span("env.step"):
                 run.spend(500)
                 pause.end()
                 pause.end()
@@ -327,15 +328,15 @@ def test_a_pause_has_not_been(tmp_path, monkeypatch):
 def test_a_paused_recorder_lets_a_fork_pass(tmp_path):
     options = RecordOptions(functions=1000, warmup=0, hz=0)
     with record(tmp_path / "run", options=options):
-        spans.count("env_steps")
-        spans.count("env_steps")
+        registry.count("env_steps")
+        registry.count("env_steps")
         assert sys.getprofile() is not None
         child = os.fork()
         if not child:
-            os._exit(0 if sys.getprofile() is None and spans.note is ticks.note else 1)
+            os._exit(0 if sys.getprofile() is None and registry.note is hot_path.note else 1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         assert sys.getprofile() is None
-        spans.count("env_steps")
+        registry.count("env_steps")
     look = load(tmp_path / "run").traced.functions_look
     assert look is not None
     assert (look.state, look.iterations, look.asked) == ("cut", 1, 1000)
@@ -343,17 +344,17 @@ def test_a_paused_recorder_lets_a_fork_pass(tmp_path):
 
 def loop(steps: int) -> None:
     for _ in range(steps):
-        with spans.span("env.step"):
+        with registry.span("env.step"):
             branch(3)
-        spans.count("env_steps", 4)
-        spans.count("updates")
+        registry.count("env_steps", 4)
+        registry.count("updates")
 
 
 def test_so_many_iterations_are_looked_at_and_kept_out_of_the_counts(tmp_path):
-    before = spans.note, envs.note
+    before = registry.note, environments.note
     with record(tmp_path / "run", options=RecordOptions(functions=20, warmup=30)):
         loop(80)
-    assert (spans.note, envs.note) == before
+    assert (registry.note, environments.note) == before
     trace = load(tmp_path / "run")
     look = trace.traced.functions_look
     assert look is not None

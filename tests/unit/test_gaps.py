@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from tests.traces import gap, make_trace, seen
 
-from hotloop.spans import Phase
-from hotloop.trace.build import _split_gap
-from hotloop.trace.gaps import gap_phases, phase_of_stack
-from hotloop.trace.model import PART, Frame
-from hotloop.trace.names import NodeName, Sibling
+from hotloop.phases import Phase
+from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
+from hotloop.profiling.trace.build.process import _split_gap
+from hotloop.profiling.trace.model import PART, Frame
+from hotloop.profiling.trace.reading.names import NodeName, Sibling
 
 NOTHING: Counter = Counter()
 

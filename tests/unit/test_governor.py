@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from hotloop import spans, ticks
-from hotloop.record.governor import (
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.overhead import (
     EVERY_DENSE,
     LEARNT_THINNING,
     MAX_THINNING,
@@ -21,7 +21,8 @@ from hotloop.record.governor import (
     estimate,
     tight_loop_ns,
 )
-from hotloop.spans import Phase, Span
+from hotloop.spans import hot_path, registry
+from hotloop.spans.registry import Span
 
 
 def blocks(cost_ns: float, n: int, seed: int, noise: float = 0.002) -> list[Block]:
@@ -79,9 +80,9 @@ def test_the_tight_loop_is_measured():
 
 
 @pytest.fixture
-def listening() -> Iterator[list[ticks.Log]]:
-    yield spans.listen()
-    spans.hush()
+def listening() -> Iterator[list[hot_path.Log]]:
+    yield registry.listen()
+    registry.hush()
 
 
 def governor(cost_ns: float, budget: float = 0.01) -> Governor:
@@ -137,66 +138,66 @@ def test_what_is_thinned_takes_what_it_calls_with_it(listening):
 
 
 def test_long_and_rare_spans_are_always_timed(listening):
-    each, fine = spans.span("governor.long"), spans.span("governor.fine")
+    each, fine = registry.span("governor.long"), registry.span("governor.fine")
     made = governor(2000.0)
     rates, mean_ns = Counter({each.code: 30, fine.code: 50_000}), {each.code: 3e7, fine.code: 1e4}
     for _ in range(10):
         made.learn(rates, mean_ns, set())
-        made.open_block(spans.known_spans())
-        assert spans.is_live(each)
+        made.open_block(registry.known_spans())
+        assert registry.is_live(each)
 
 
 def test_blocks_without_fine_spans_come_regularly_and_are_told(listening):
-    fine = spans.span("governor.block")
+    fine = registry.span("governor.block")
     made = governor(200.0)
     made.learn(Counter({fine.code: 1000}), {fine.code: 1e4}, set())
     dark = []
     for _ in range(4 * EVERY_DENSE):
-        made.open_block(spans.known_spans())
-        dark.append(not spans.is_live(fine))
+        made.open_block(registry.known_spans())
+        dark.append(not registry.is_live(fine))
         assert made.dark == dark[-1]
     assert sum(dark) == 4
 
 
 def test_an_evaluation_and_what_it_is_called_from_are_always_timed(listening):
-    rollout, step = spans.span("governor.rollout"), spans.span("governor.step")
-    evaluation = spans.span("governor.evaluation", Phase.EVALUATE)
+    rollout, step = registry.span("governor.rollout"), registry.span("governor.step")
+    evaluation = registry.span("governor.evaluation", Phase.EVALUATE)
     made = governor(200.0)
     calls = {(rollout.code, evaluation.code), (evaluation.code, step.code)}
     codes = [each.code for each in (rollout, evaluation, step)]
     rates, mean_ns = Counter(dict.fromkeys(codes, 1000)), dict.fromkeys(codes, 1e4)
     seen = []
     for _ in range(4 * EVERY_DENSE):
-        made.open_block(spans.known_spans())
+        made.open_block(registry.known_spans())
         made.learn(rates, mean_ns, calls)
-        seen.append((spans.is_live(evaluation), spans.is_live(rollout), spans.is_live(step)))
+        seen.append((registry.is_live(evaluation), registry.is_live(rollout), registry.is_live(step)))
     assert all(live for live, _, _ in seen)
     assert all(live for _, live, _ in seen[1:])
     assert not all(live for _, _, live in seen)
 
 
 def test_a_span_open_when_switched_off_writes_its_own_end_and_no_other(listening):
-    fine = spans.span("governor.open")
+    fine = registry.span("governor.open")
     made = governor(200.0)
     made.learn(Counter({fine.code: 1000}), {fine.code: 1e4}, set())
     with fine:
         while not made.dark:
-            made.open_block(spans.known_spans())
+            made.open_block(registry.known_spans())
     for _ in range(3):
         with fine:
             pass
     assert listening[0].events[::2] == [fine.code, -fine.code]
-    assert made.counted(spans.known_spans())[fine.code] == 3
+    assert made.counted(registry.known_spans())[fine.code] == 3
 
 
 def test_spans_that_come_too_fast_are_thinned_at_once_and_held(listening):
-    heavy, light = spans.span("governor.heavy"), spans.span("governor.light")
+    heavy, light = registry.span("governor.heavy"), registry.span("governor.light")
     made = governor(200.0)
     made.shed(Counter({heavy.code: 90_000, light.code: 10}))
     assert made.thinning == {heavy.code: MAX_THINNING}
-    assert made.open_block(spans.known_spans())
-    assert not spans.is_live(heavy)
-    assert spans.is_live(light)
+    assert made.open_block(registry.known_spans())
+    assert not registry.is_live(heavy)
+    assert registry.is_live(light)
     made.learn(Counter({heavy.code: 100}), {heavy.code: 1e4}, set())
     assert made.thinning[heavy.code] == MAX_THINNING, "not before the hold is over"
 
@@ -204,23 +205,23 @@ def test_spans_that_come_too_fast_are_thinned_at_once_and_held(listening):
 @pytest.mark.parametrize("before", range(12))
 def test_where_recording_begins_all_spans_are_timed_however_far_they_are_thinned(listening, before):
     """Regression: spans thinned to one block in 64 before `--after` were never timed in the seconds after it."""
-    heavy = spans.span("governor.heavy")
+    heavy = registry.span("governor.heavy")
     made = governor(200.0)
     made.shed(Counter({heavy.code: 90_000}))
     for _ in range(before):
-        made.open_block(spans.known_spans())
+        made.open_block(registry.known_spans())
     made.begin()
     lit = []
     for _ in range(1 + (1 << MAX_THINNING)):
-        made.open_block(spans.known_spans())
-        lit.append(spans.is_live(heavy))
+        made.open_block(registry.known_spans())
+        lit.append(registry.is_live(heavy))
     assert [i for i, is_lit in enumerate(lit) if is_lit] == [0, 1 << MAX_THINNING]
 
 
 def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening):
-    every = [spans.span(f"governor.exact.{i}") for i in range(4)]
+    every = [registry.span(f"governor.exact.{i}") for i in range(4)]
     made = governor(2000.0)
-    made.counted(spans.known_spans())
+    made.counted(registry.known_spans())
     rates = Counter({each.code: 50_000 for each in every})
     mean_ns = {each.code: 1e4 for each in every}
     enough = threading.Event()
@@ -241,15 +242,15 @@ def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening)
     counted: Counter[int] = Counter()
     pause = threading.Event()
     for i in range(60):
-        made.open_block(spans.known_spans())
+        made.open_block(registry.known_spans())
         pause.wait(0.002)
         if i % 5 == 0:
             made.learn(rates, mean_ns, set())
-        counted += made.counted(spans.known_spans())
+        counted += made.counted(registry.known_spans())
     enough.set()
     for thread in threads:
         thread.join()
-    counted += made.counted(spans.known_spans())
+    counted += made.counted(registry.known_spans())
     timed = Counter(code for log in listening for code in log.events[::2] if code > 0)
     expected: Counter[int] = sum(called, Counter())
     for each in every:

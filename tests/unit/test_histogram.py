@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotloop.trace.histogram import BUCKETS, bucket_of, percentile_ns
+from hotloop.profiling.trace.build.histogram import BUCKETS, bucket_of, percentile_ns
 
 
 @pytest.mark.parametrize("seed", range(3))

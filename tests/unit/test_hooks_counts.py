@@ -18,8 +18,8 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_value_
 
-from hotloop import spans, ticks
-from hotloop.record.hooks import install
+from hotloop.profiling.recorder.hooks import install
+from hotloop.spans import hot_path, registry
 
 torch.set_num_threads(1)
 
@@ -34,14 +34,14 @@ class Seen:
     counted_in: Counter[tuple[str, str]]
 
 
-def read(logs: list[ticks.Log]) -> Seen:
-    known = spans.known_spans()
-    counters = {code: name for name, code in spans.known_counters().items()}
+def read(logs: list[hot_path.Log]) -> Seen:
+    known = registry.known_spans()
+    counters = {code: name for name, code in registry.known_counters().items()}
     seen = Seen(Counter(), {}, Counter(), Counter())
     for log in logs:
         stack: list[str] = []
         for code, value in zip(log.events[::2], log.events[1::2], strict=True):
-            if code >= spans.COUNTER_BASE:
+            if code >= registry.COUNTER_BASE:
                 seen.counts[counters[code]] += value
                 seen.counted_in[counters[code], stack[-1] if stack else ""] += value
             elif code > 0:
@@ -62,19 +62,19 @@ def record() -> Iterator[Record]:
     uninstall = install()
 
     def run(work: Callable[[], Any]) -> Seen:
-        logs = spans.listen()
-        before = {each.name: each.read() for each in spans.known_tallies()}
+        logs = registry.listen()
+        before = {each.name: each.read() for each in registry.known_tallies()}
         try:
             work()
         finally:
-            spans.hush()
+            registry.hush()
         seen = read(logs)
-        for each in spans.known_tallies():
+        for each in registry.known_tallies():
             seen.counts[each.name] += each.read() - before.get(each.name, 0)
         return seen
 
     yield run
-    spans.hush()
+    registry.hush()
     uninstall()
 
 
@@ -441,13 +441,13 @@ def test_saying_and_saving_are_seen(record: Record, tmp_path: Path, capsys: Any)
 
 def test_transfers_between_devices_are_timed_and_counted(record: Record) -> None:
     """There is no device here, so the wrapper for builds that know one is given a stand-in tensor."""
-    from hotloop.record.hooks.torch_hooks import moving, syncing_device
+    from hotloop.profiling.recorder.hooks.torch.tensors import moving, syncing_device
 
     class Fake:
         def __init__(self, device: str) -> None:
             self.device, self.is_cpu, self.nbytes = device, device == "cpu", 40
 
-    each = spans.hook_span("Tensor.test", spans.Phase.TRANSFER)
+    each = registry.hook_span("Tensor.test", registry.Phase.TRANSFER)
     cpu = syncing_device(lambda self: Fake("cpu"), "host_syncs.cpu", each)
     to = moving(lambda self, device: self if device == self.device else Fake(device), each)
 

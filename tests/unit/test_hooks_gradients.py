@@ -10,8 +10,9 @@ import torch
 from tests import counting
 from torch import nn
 
-from hotloop.record.hooks import gradients, install
-from hotloop.record.hooks.gradients import EVERY
+from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks.torch import dropped_gradients as gradients
+from hotloop.profiling.recorder.hooks.torch.dropped_gradients import EVERY
 
 STEPS = 3 * EVERY + 1
 """So that three steps are followed to the next zeroing."""

@@ -10,11 +10,12 @@ import torch
 from tests import counting
 from torch import nn
 
-from hotloop import spans
-from hotloop.record.hooks import install, learning
+from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks.torch import unused_graphs
+from hotloop.spans import registry
 
 torch.set_num_threads(1)
-CALLS = 5 * learning.EVERY
+CALLS = 5 * unused_graphs.EVERY
 FOLLOWED = 4
 """The first of every sixteen is followed, and its fate told by the next one: five followed, four told."""
 
@@ -24,11 +25,11 @@ def counted() -> Iterator[Callable[[Callable[[], None]], Counter[str]]]:
     uninstall = install()
 
     def run(work: Callable[[], None]) -> Counter[str]:
-        learning._sites.clear()
+        unused_graphs._sites.clear()
         return counting.counted(work)
 
     yield run
-    spans.hush()
+    registry.hush()
     uninstall()
 
 

@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import nn
 
-from hotloop import spans
-from hotloop.record.hooks import cost, install, modules
-from hotloop.spans import Hook
+from hotloop.hook_kinds import Hook
+from hotloop.profiling.recorder import wrapper_overhead as cost
+from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks.torch import modules
+from hotloop.spans import registry
 
 torch.set_num_threads(1)
 
@@ -32,15 +34,15 @@ def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     uninstall = install()
     for name, ns in (("own_ns", 100.0), ("graph_ns", 1000.0), ("inner_ns", 10.0)):
         monkeypatch.setattr(modules.Cost, name, ns)
-    spans.listen()
+    registry.listen()
     yield
-    spans.hush()
+    registry.hush()
     uninstall()
     modules.Depth.modules = 1
 
 
-def span_of_within() -> spans.Span:
-    found = next(each for each in spans.known_spans() if each.name == "Within")
+def span_of_within() -> registry.Span:
+    found = next(each for each in registry.known_spans() if each.name == "Within")
     assert found.hook == Hook.MODULE
     return found
 
@@ -87,11 +89,11 @@ def test_measuring_leaves_nothing_behind(monkeypatch):
         monkeypatch.setattr(modules.Cost, name, -1.0)
     state = torch.get_rng_state()
     cost.measure_wrappers(rounds=20)
-    logs = spans.listen()
+    logs = registry.listen()
     try:
         cost.measure_modules(torch, rounds=20)
     finally:
-        spans.hush()
+        registry.hush()
     assert not sum(map(len, logs))
     assert torch.equal(torch.get_rng_state(), state)
     assert modules.here.at.modules == 0

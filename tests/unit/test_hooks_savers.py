@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from hotloop import spans
-from hotloop.record.hooks import install
-from hotloop.spans import Phase
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.hooks import install
+from hotloop.spans import registry
 
 Timed = Callable[[Callable[[], Any]], list[tuple[str, Phase | None]]]
 
@@ -27,21 +27,21 @@ def timed() -> Iterator[Timed]:
     uninstall = install()
 
     def run(work: Callable[[], Any]) -> list[tuple[str, Phase | None]]:
-        logs = spans.listen()
+        logs = registry.listen()
         try:
             work()
         finally:
-            spans.hush()
-        every = spans.known_spans()
+            registry.hush()
+        every = registry.known_spans()
         return [
             (every[code - 1].name, every[code - 1].phase)
             for log in logs
             for code in log.events[::2]
-            if 0 < code < spans.COUNTER_BASE
+            if 0 < code < registry.COUNTER_BASE
         ]
 
     yield run
-    spans.hush()
+    registry.hush()
     uninstall()
 
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from tests.counting import counted_and_open
 
-from hotloop import spans, ticks
 from hotloop.phases import Phase
-from hotloop.record.hooks.envs import quick_stepping, stepping
-from hotloop.record.hooks.wrappers import SpansByType, is_wrapper
+from hotloop.profiling.recorder.hooks.environments import quick_stepping, stepping
+from hotloop.profiling.recorder.hooks.wrappers import SpansByType, is_wrapper
+from hotloop.spans import hot_path, registry
 
-needs_c = pytest.mark.skipif(ticks.Step is None, reason="the accelerator is not built: `make test` builds it")
+needs_c = pytest.mark.skipif(hot_path.Step is None, reason="the accelerator is not built: `make test` builds it")
 BOTH = pytest.mark.parametrize("wrap", [stepping, pytest.param(quick_stepping, marks=needs_c)])
 OUTCOMES = {
     "goes on": (0, 1.0, False, False, {}),
@@ -40,7 +40,7 @@ def make_env(wrap: Any, inner: Any = None) -> Any:
 
     plain = Env.step
     by_type = SpansByType(Env, "step", Phase.ENV)
-    by_type[Env] = spans.hook_span(f"{wrap.__name__}.{'outer' if inner else 'inner'}.step", Phase.ENV)
+    by_type[Env] = registry.hook_span(f"{wrap.__name__}.{'outer' if inner else 'inner'}.step", Phase.ENV)
     Env.step = wrap(plain, by_type)
     return Env()
 
@@ -60,7 +60,7 @@ def test_both_count_the_same(outcome):
 
 @BOTH
 def test_wrappers_nest_with_the_other_kind(wrap):
-    other = stepping if wrap is not stepping or ticks.Step is None else quick_stepping
+    other = stepping if wrap is not stepping or hot_path.Step is None else quick_stepping
     env = make_env(wrap, make_env(other))
     counts, balance = counted_and_open(lambda: [env.step((0, 1.0, False, False, {})) for _ in range(5)])
     assert (counts, balance) == ({"vector_steps": 5, "env_steps": 5, "frames": 5}, 0)
@@ -92,7 +92,7 @@ def test_it_looks_like_the_function_it_stands_for(wrap):
 @BOTH
 def test_nothing_is_written_while_nothing_records(wrap):
     env = make_env(wrap)
-    logs = ticks.listen()
+    logs = hot_path.listen()
     env.step((0, 1.0, True, False, {}))
     assert [log.events for log in logs if log.events] == []
 

@@ -21,10 +21,10 @@ import pytest
 import torch
 from torch import nn
 
-from hotloop import spans
-from hotloop.record.hooks import install
-from hotloop.record.hooks.patching import Patches
-from hotloop.record.hooks.wrappers import is_wrapper
+from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks.patching import Patches
+from hotloop.profiling.recorder.hooks.wrappers import is_wrapper
+from hotloop.spans import registry
 
 torch.set_num_threads(1)
 
@@ -32,19 +32,19 @@ torch.set_num_threads(1)
 @pytest.fixture
 def hooked() -> Iterator[None]:
     uninstall = install()
-    spans.listen()
+    registry.listen()
     yield
-    spans.hush()
+    registry.hush()
     uninstall()
 
 
 def with_hooks(work: Callable[[], Any]) -> Any:
     uninstall = install()
-    spans.listen()
+    registry.listen()
     try:
         return work()
     finally:
-        spans.hush()
+        registry.hush()
         uninstall()
 
 
@@ -276,7 +276,7 @@ def test_hooks_before_any_import_see_a_script_and_keep_nothing_alive(tmp_path: P
 SCRIPT = """
     import sys
     from hotloop import spans
-    from hotloop.record.hooks import install
+    from hotloop.profiling.recorder.hooks import install
     assert "torch" not in sys.modules
     uninstall = install()
     logs = spans.listen()

@@ -13,9 +13,9 @@ import torch
 from tests.counting import counted
 from torch import nn
 
-from hotloop import spans
-from hotloop.record.hooks import install
-from hotloop.record.hooks.validity import is_again
+from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks.torch.training_mode import is_again
+from hotloop.spans import registry
 
 torch.set_num_threads(1)
 
@@ -26,7 +26,7 @@ Count = Callable[[Callable[[], Any]], Counter[str]]
 def count() -> Iterator[Count]:
     uninstall = install()
     yield counted
-    spans.hush()
+    registry.hush()
     uninstall()
 
 

@@ -15,11 +15,11 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 
 from hotloop.cli.main import main
 from hotloop.escaping import printable
-from hotloop.explain.finding import Finding
 from hotloop.phases import Phase
-from hotloop.report import charts, notebook, running, terminal, text, view
-from hotloop.report import json as report_json
-from hotloop.trace.export import export
+from hotloop.profiling.diagnosis.finding import Finding
+from hotloop.profiling.report import charts, notebook, progress_summary, terminal, text, view
+from hotloop.profiling.report import json as report_json
+from hotloop.profiling.report.export import export
 from hotloop.training.run.progress import Bar
 
 HOSTILE = {
@@ -153,7 +153,7 @@ def test_timelines_and_flame_graphs_open(name, tmp_path):
 
 @names
 def test_lines_that_training_prints(name, capsys):
-    print(running.periodic(trace_of(name)))
+    print(progress_summary.periodic(trace_of(name)))
     bar = Bar("dqn-snake", quiet=False)
     bar.say(f"worker 1 was replaced: {name}")
     print(report_of(name).findings[0])

@@ -20,7 +20,7 @@ from tests.traces import make_trace, place
 import hotloop
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
-from hotloop.record.session import record
+from hotloop.profiling.recorder.session import record
 from hotloop.training.replay import ReplayError
 
 pytest.importorskip("stable_baselines3")

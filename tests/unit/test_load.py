@@ -10,10 +10,10 @@ import pytest
 from tests.scripted import START_NS, scripted_run
 
 from hotloop.errors import RunNotFound, RunUnreadable
-from hotloop.record import vitals
-from hotloop.spans import Phase
-from hotloop.trace import store, summary
-from hotloop.trace.load import load
+from hotloop.phases import Phase
+from hotloop.profiling.recorder import process_stats as vitals
+from hotloop.profiling.trace import stream_store, summary
+from hotloop.profiling.trace.load import load
 
 MS = 1_000_000
 
@@ -128,9 +128,9 @@ def test_a_process_with_a_clock_of_its_own_is_brought_onto_the_main_ones(run):
     state = json.loads((run / "worker" / "state.json").read_text())
     moved = {name: state[name] - behind for name in ("until_ns", "start_ns", "loop_start_ns")}
     change(run / "worker" / "state.json", **moved)
-    table = store.read_table(run / "worker", "memory")
+    table = stream_store.read_table(run / "worker", "memory")
     (run / "worker" / "memory.arrows").unlink()
-    files = store.ProcessFiles(run / "worker")
+    files = stream_store.ProcessFiles(run / "worker")
     files.append("memory", table | {name: table[name] - behind for name in ("start_ns", "end_ns")})
     files.close()
     trace = load(run)
@@ -143,9 +143,9 @@ def test_a_loop_of_a_worker_that_is_short_and_lies_at_the_edge_of_a_window_is_re
     """The main process makes no steps, and its one window reaches far beyond the worker's last one."""
     shutil.copytree(run / "process", run / "worker")
     change(run / "worker" / "process.json", main=False, pid=77)
-    table = store.read_table(run / "worker", "memory")
+    table = stream_store.read_table(run / "worker", "memory")
     (run / "worker" / "memory.arrows").unlink()
-    files = store.ProcessFiles(run / "worker")
+    files = stream_store.ProcessFiles(run / "worker")
     files.append("memory", table | {"end_ns": table["start_ns"] + 300 * MS})
     files.close()
     (run / "process" / "counters.arrows").unlink()

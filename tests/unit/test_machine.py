@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hotloop.record import machine
+from hotloop.profiling.recorder import machine
 
 
 def test_the_machine_is_described_without_measuring():

@@ -7,7 +7,7 @@ import os
 
 import psutil
 
-from hotloop.record.memory import MemoryReader, page_faults
+from hotloop.profiling.recorder.process_memory import MemoryReader, page_faults
 
 
 def test_resident_memory_is_what_the_system_says():
@@ -24,7 +24,7 @@ def test_it_works_where_there_is_no_proc(monkeypatch):
         raise FileNotFoundError
 
     reader = MemoryReader()
-    monkeypatch.setattr("hotloop.record.memory.open", refuse, raising=False)
+    monkeypatch.setattr("hotloop.profiling.recorder.process_memory.open", refuse, raising=False)
     seen, told = reader.read(), psutil.Process().memory_info()
     assert abs(seen.rss_bytes - told.rss) < 32 << 20
     assert abs(seen.reserved_bytes - told.vms) < 64 << 20

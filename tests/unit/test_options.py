@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from hotloop.errors import HotloopError
-from hotloop.record.options import RecordOptions
+from hotloop.profiling.recorder.options import RecordOptions
 
 
 @pytest.mark.parametrize(

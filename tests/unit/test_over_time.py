@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from tests.scripted import Run, scripted_run
 
-from hotloop import spans
-from hotloop.spans import Phase
-from hotloop.trace.load import load
+from hotloop.phases import Phase
+from hotloop.profiling.trace.load import load
+from hotloop.spans import registry
 
 MS = 1_000_000
 STEP, LOSS, OUTER = "env.step", "loss", "rollout"
@@ -23,7 +23,7 @@ def switch(run: Run, off: tuple[str, ...]) -> None:
     recorder._fold(run.now, recorder._governor.dark)
     recorder._governor.dark = bool(off)
     for name in (STEP, LOSS, OUTER):
-        (spans.make_counted if name in off else spans.make_live)(spans.span(name))
+        (registry.make_counted if name in off else registry.make_live)(registry.span(name))
 
 
 def iterations(run: Run, n: int, step_ms: int = 6, off: tuple[str, ...] = ()) -> None:
@@ -75,7 +75,7 @@ def test_what_is_not_timed_inside_a_span_is_not_the_spans_own(tmp_path, monkeypa
     def rollout(run: Run, off: tuple[str, ...]) -> None:
         switch(run, off)
         for _ in range(60):
-            with run.open(spans.span(OUTER, Phase.ACT)):
+            with run.open(registry.span(OUTER, Phase.ACT)):
                 run.spend(10 * MS)
                 run.during(STEP, 10 * MS, "env_steps")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hotloop import spans
+from hotloop.spans import registry
 from hotloop.training.run import phase_timer as timing
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import Scalars
@@ -81,15 +81,15 @@ def test_laps_add_up_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_lap_that_was_begun_by_a_live_span_is_ended_by_it() -> None:
     timed = Laps()
     lap = timed("a.lap.of.this.test")
-    code = spans.span("a.lap.of.this.test").code
-    log = spans.listen()
+    code = registry.span("a.lap.of.this.test").code
+    log = registry.listen()
     try:
         with lap:
             # As the recorder does, when it thins spans while one of them is open.
-            spans.make_counted(spans.span("a.lap.of.this.test"))
+            registry.make_counted(registry.span("a.lap.of.this.test"))
         assert log[0].events[::2] == [code, -code]
     finally:
-        spans.hush()
+        registry.hush()
 
 
 def test_curves_gain_columns_and_keep_their_rows(tmp_path: Path) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from hotloop.record.privacy import redacted, redacted_command, redacted_strings, redacted_text
-from hotloop.record.secret_names import Secrecy, secrecy
-from hotloop.record.secret_source import Source
+from hotloop.profiling.recorder.privacy.names import Secrecy, secrecy
+from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command, redacted_strings, redacted_text
+from hotloop.profiling.recorder.privacy.source import Source
 
 RANDOM = "q8Zr3Lm0Xw7Tn5Vb2Kd9"
 

@@ -14,18 +14,21 @@ import pytest
 from tests.scripted import scripted_run
 
 from hotloop.errors import RunUnreadable
-from hotloop.explain import explain
-from hotloop.record import claims, sampler, tree
-from hotloop.record.recorder import WINDOWS_BEFORE_DOUBLING
-from hotloop.report import json as report_json
-from hotloop.report import text, view
-from hotloop.spans import MAX_NAMES
-from hotloop.ticks import MAX_DEPTH
-from hotloop.trace import limits, store
-from hotloop.trace.arrow import END
-from hotloop.trace.export import FORMATS, export
-from hotloop.trace.load import load
-from hotloop.trace.runs import list_runs, survey
+from hotloop.profiling.diagnosis import explain
+from hotloop.profiling.recorder import stack_sampler
+from hotloop.profiling.recorder.background import WINDOWS_BEFORE_DOUBLING
+from hotloop.profiling.recorder.call_tree import tree
+from hotloop.profiling.recorder.printed_timings import collect
+from hotloop.profiling.report import json as report_json
+from hotloop.profiling.report import text, view
+from hotloop.profiling.report.export import FORMATS, export
+from hotloop.profiling.trace import stream_store
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.reading import limits
+from hotloop.profiling.trace.reading.arrow import END
+from hotloop.profiling.trace.run_list import list_runs, survey
+from hotloop.spans.hot_path import MAX_DEPTH
+from hotloop.spans.registry import MAX_NAMES
 
 MS = 1_000_000
 
@@ -111,7 +114,7 @@ def test_missing_values_and_double_columns_are_refused(run):
 def test_a_column_whose_name_is_no_text_is_refused(run):
     path = run / "process" / "windows.arrows"
     path.write_bytes(path.read_bytes().replace(b"self_ns", b"\x80elf_ns", 1))
-    found = store.read_file(run / "process", "windows")
+    found = stream_store.read_file(run / "process", "windows")
     assert len(found.columns["node"]) == 0
     assert "decode" in found.damage
 
@@ -120,13 +123,13 @@ def test_a_small_file_with_many_rows_is_not_unpacked(run):
     path = run / "process" / "windows.arrows"
     rows = limits.TABLE_ROWS + 1
     columns = [pa.Array.from_buffers(f.type, rows, [None, pa.py_buffer(bytes(rows * f.type.bit_width // 8))])
-               for f in store.SCHEMAS["windows"]]  # fmt: skip
-    batch = pa.RecordBatch.from_arrays(columns, schema=store.SCHEMAS["windows"])
+               for f in stream_store.SCHEMAS["windows"]]  # fmt: skip
+    batch = pa.RecordBatch.from_arrays(columns, schema=stream_store.SCHEMAS["windows"])
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with open(path, "wb") as file, pa.ipc.new_stream(file, batch.schema, options=options) as writer:
         writer.write_batch(batch)
     assert path.stat().st_size < 100_000
-    found = store.read_file(run / "process", "windows")
+    found = stream_store.read_file(run / "process", "windows")
     assert len(found.columns["node"]) == 0
     assert "more than" in found.damage
 
@@ -134,13 +137,13 @@ def test_a_small_file_with_many_rows_is_not_unpacked(run):
 def test_a_buffer_that_says_it_is_huge_is_not_allocated(run):
     path = run / "process" / "windows.arrows"
     data = path.read_bytes()
-    sizes = {len(table_of(path)) * field.type.bit_width // 8 for field in store.SCHEMAS["windows"]}
+    sizes = {len(table_of(path)) * field.type.bit_width // 8 for field in stream_store.SCHEMAS["windows"]}
     batch_sizes = {each.num_rows * 8 for each in pa.ipc.open_stream(data)} | sizes
     for size in batch_sizes:
         data = data.replace(size.to_bytes(8, "little"), (1 << 45).to_bytes(8, "little"))
     path.write_bytes(data)
     before = pa.total_allocated_bytes()
-    found = store.read_file(run / "process", "windows")
+    found = stream_store.read_file(run / "process", "windows")
     assert found.damage
     assert pa.total_allocated_bytes() - before < 1 << 24
 
@@ -349,10 +352,10 @@ def test_lost_names_are_reported(run):
 
 def test_the_recorder_stays_within_the_limits_of_the_reader():
     assert tree.MAX_NODES <= limits.NODES
-    assert sampler.MAX_STACKS <= limits.STACKS
+    assert stack_sampler.MAX_STACKS <= limits.STACKS
     assert MAX_DEPTH <= limits.STACK_FRAMES
     assert MAX_NAMES + 2 <= limits.SPANS
-    assert claims.MOST_NAMES <= limits.ROWS
+    assert collect.MOST_NAMES <= limits.ROWS
     year_s = 365 * 86_400
     windows = WINDOWS_BEFORE_DOUBLING * (1 + np.log2(year_s / WINDOWS_BEFORE_DOUBLING) / 2)
     assert windows <= limits.WINDOWS

@@ -13,9 +13,9 @@ from tests.traces import frame, make_trace, place, seen
 
 import hotloop
 from hotloop.phases import Phase
-from hotloop.report import notebook
-from hotloop.trace import display
-from hotloop.trace.model import Trace
+from hotloop.profiling.report import notebook
+from hotloop.profiling.trace import notebook_display as display
+from hotloop.profiling.trace.model import Trace
 
 MS = 1_000_000
 HOSTILE = "<script>alert('x')</script>"
@@ -120,7 +120,7 @@ def test_reading_a_trace_does_not_load_reports(tmp_path, monkeypatch):
         going.during("env.step", 1500 * MS, "env_steps")
     code = (
         f"import hotloop, sys; trace = hotloop.load({str(tmp_path / 'run')!r})\n"
-        "print([name for name in sys.modules if name.startswith('hotloop.report')])\n"
+        "print([name for name in sys.modules if name.startswith('hotloop.profiling.report')])\n"
         "print('<div' in trace._repr_html_())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

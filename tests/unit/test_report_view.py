@@ -6,12 +6,12 @@ import json as plain_json
 import pytest
 from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
 
-from hotloop import numbers as words
-from hotloop.explain.finding import Finding
+from hotloop import numbers
 from hotloop.phases import GROUPS, Phase
-from hotloop.report import charts, json, palette, running, text, view
-from hotloop.trace import summary
-from hotloop.trace.summary import UNATTRIBUTED
+from hotloop.profiling.diagnosis.finding import Finding
+from hotloop.profiling.report import charts, json, palette, progress_summary, text, view
+from hotloop.profiling.trace import summary
+from hotloop.profiling.trace.summary import UNATTRIBUTED
 
 CONTRACT = {
     "schema", "wall_s", "attributed_share", "overhead_share", "counts", "rates", "phases", "spans",
@@ -166,7 +166,7 @@ def test_an_empty_run_is_reported_in_every_form(tmp_path):
     assert "The run is empty" in text.as_text(report)
     assert plain_json.loads(json.dumps(json.detailed(report, trace)))["spans"] == []
     charts.write(report, trace, tmp_path / "empty.png")
-    assert "no environment step" in running.periodic(trace)
+    assert "no environment step" in progress_summary.periodic(trace)
 
 
 def test_charts_are_a_png_of_six(tmp_path, trace):
@@ -188,7 +188,7 @@ def test_charts_take_names_with_dollars(tmp_path):
 
 
 def test_periodic_summary_is_five_to_eight_lines(trace):
-    lines = running.periodic(trace).splitlines()
+    lines = progress_summary.periodic(trace).splitlines()
     assert 5 <= len(lines) <= 8
     assert "env steps/s" in lines[1]
     assert "sample" in lines[2]
@@ -207,14 +207,14 @@ def test_every_phase_has_a_colour_of_its_own():
      (59.96, "60.0 s"), (125, "2 min 05 s"), (3900, "1 h 05 min")],
 )  # fmt: skip
 def test_seconds(value, shown):
-    assert words.seconds(value) == shown
+    assert numbers.seconds(value) == shown
 
 
 @pytest.mark.parametrize(
     ("value", "shown"), [(0, "0 B"), (999, "999 B"), (1500, "1.50 kB"), (-2e6, "-2.00 MB"), (3.4e8, "340 MB")]
 )
 def test_sizes(value, shown):
-    assert words.size(value) == shown
+    assert numbers.size(value) == shown
 
 
 @pytest.mark.parametrize(
@@ -228,13 +228,13 @@ def test_sizes(value, shown):
     ],
 )
 def test_whole_percents_sum_to_what_the_shares_sum_to(shares, shown):
-    assert words.percents(shares) == shown
+    assert numbers.percents(shares) == shown
 
 
 def test_a_resumed_run_is_reported_with_its_part_and_the_total(trace):
     resumed = dataclasses.replace(trace, counts_before={"env_steps": 5_000, "updates": 10})
     here, before = summary.counts(trace).env_steps, 5_000
     told = f"{here:,} in this run, {here + before:,} in all"
-    assert told in text.as_text(view.build(resumed, [])) and told in running.periodic(resumed)
+    assert told in text.as_text(view.build(resumed, [])) and told in progress_summary.periodic(resumed)
     assert told not in text.as_text(view.build(trace, []))
     assert json.as_dict(view.build(resumed, []))["counts_total"]["env_steps"] == here + before

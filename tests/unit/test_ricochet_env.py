@@ -14,8 +14,8 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import hotloop.training.envs
-from hotloop import spans
 from hotloop.errors import HotloopError
+from hotloop.spans import registry
 from hotloop.training.array_pool import Shelf
 from hotloop.training.envs.ricochet import OBSERVATIONS, RicochetEnv, RicochetVectorEnv
 
@@ -311,11 +311,11 @@ def test_found_by_its_module_and_loaded_late() -> None:
 def test_spans_of_drawing() -> None:
     """By the study's names, nested; a step that begins no board draws robots only."""
     names = ["observation_generation", "rendering", "draw_grid", "draw_walls", "draw_target", "draw_robots"]
-    made = [spans.span(f"env_rgb_{name}") for name in names]
+    made = [registry.span(f"env_rgb_{name}") for name in names]
     env = RicochetVectorEnv(2, observation="rgb", noop=True)
     order: list[str] = []
 
-    class Noted(spans.Span):
+    class Noted(registry.Span):
         __slots__ = ()
 
         def __enter__(self) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
 
-from hotloop.explain import explain
-from hotloop.spans import Phase
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis import explain
 
 
 def rules(trace):

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from tests.traces import frame, make_trace, place, seen
 
-from hotloop.explain import explain
-from hotloop.report import drift as told
-from hotloop.report import view
-from hotloop.report.text import as_text
-from hotloop.spans import Phase
-from hotloop.trace.drift import BLOCKS, cut, drift, node_costs, one_way, trend
-from hotloop.trace.model import Stretch
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis import explain
+from hotloop.profiling.report import drift as told
+from hotloop.profiling.report import view
+from hotloop.profiling.report.text import as_text
+from hotloop.profiling.trace.drift import BLOCKS, cut, drift, node_costs, one_way, trend
+from hotloop.profiling.trace.model import Stretch
 
 WINDOWS = 13
 STEADY = [1.0] * BLOCKS

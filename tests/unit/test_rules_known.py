@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from hotloop.explain.rules import RULES
+from hotloop.profiling.diagnosis.rules import RULES
 
 ROOT = Path(__file__).parents[2]
 NAMES = {find.__module__.rpartition(".")[2] for find in RULES}

@@ -5,19 +5,19 @@ from __future__ import annotations
 import pytest
 from tests.traces import frame, gap, make_trace, place, seen
 
-from hotloop.explain.loop import study
-from hotloop.explain.ranking import settle
-from hotloop.explain.rules import (
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.pricing import settle
+from hotloop.profiling.diagnosis.rules.data import two_pass_normalise
+from hotloop.profiling.diagnosis.rules.learning import (
     act_one_by_one,
     distribution_validation,
     dropped_gradients,
     python_returns,
     slow_optimiser,
     slow_polyak,
-    two_pass_normalise,
     wasted_gradients,
 )
-from hotloop.spans import Phase
+from hotloop.profiling.diagnosis.time_slices import study
 
 RULES = (
     act_one_by_one,

@@ -6,18 +6,12 @@ import numpy as np
 import pytest
 from tests.traces import frame, gap, make_trace, place, seen
 
-from hotloop.explain import explain
-from hotloop.explain.loop import study
-from hotloop.explain.rules import (
-    checkpoint_stall,
-    gc_pauses,
-    growing_array,
-    growing_sample,
-    logging_stall,
-    memory_growth,
-    object_churn,
-)
-from hotloop.spans import Phase
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis import explain
+from hotloop.profiling.diagnosis.rules.data import growing_array, growing_sample
+from hotloop.profiling.diagnosis.rules.environment import object_churn
+from hotloop.profiling.diagnosis.rules.machine import checkpoint_stall, gc_pauses, logging_stall, memory_growth
+from hotloop.profiling.diagnosis.time_slices import study
 
 MB = 1 << 20
 

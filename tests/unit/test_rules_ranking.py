@@ -8,11 +8,11 @@ from dataclasses import replace
 import pytest
 from tests.traces import frame, make_process, make_thread, make_trace, place, seen
 
-from hotloop.explain import explain
-from hotloop.explain.finding import Cause, Residual, amdahl, clamped
-from hotloop.explain.loop import study
-from hotloop.explain.ranking import LESS, MORE, cold_share, settle, share_error
-from hotloop.spans import Phase
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis import explain
+from hotloop.profiling.diagnosis.finding import Cause, Residual, amdahl, clamped
+from hotloop.profiling.diagnosis.pricing import LESS, MORE, cold_share, settle, share_error
+from hotloop.profiling.diagnosis.time_slices import study
 
 
 def a_loop():

@@ -17,12 +17,12 @@ import pytest
 from hotloop.cli.main import main
 from hotloop.clock import wall_ns
 from hotloop.errors import HotloopError
-from hotloop.trace.host import Host, this_host
-from hotloop.trace.liveness import SILENT_S, SILENT_WITHOUT_HOST_S, why_kept
-from hotloop.trace.load import load
-from hotloop.trace.model import FORMAT_VERSION
-from hotloop.trace.removal import remove
-from hotloop.trace.runs import info, list_runs, size_of
+from hotloop.profiling.trace.host import Host, this_host
+from hotloop.profiling.trace.liveness import SILENT_S, SILENT_WITHOUT_HOST_S, why_kept
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.model import FORMAT_VERSION
+from hotloop.profiling.trace.removal import remove
+from hotloop.profiling.trace.run_list import info, list_runs, size_of
 
 NOBODY = 2**22 + 12_345
 """A process id that no process has."""

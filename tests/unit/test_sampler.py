@@ -8,10 +8,10 @@ import sysconfig
 from collections.abc import Iterator
 from types import FrameType
 
-from hotloop import spans
-from hotloop.record import sampler
-from hotloop.record.sampler import StackBook, is_own
-from hotloop.ticks import MAX_DEPTH, key_of, places_of
+from hotloop.profiling.recorder import stack_sampler as sampler
+from hotloop.profiling.recorder.stack_sampler import StackBook, is_own
+from hotloop.spans import registry
+from hotloop.spans.hot_path import MAX_DEPTH, key_of, places_of
 
 
 def here() -> FrameType:
@@ -68,12 +68,12 @@ def test_hotloops_own_frames_are_left_out():
     book = StackBook()
     seen = []
 
-    @spans.span("sampler.test")
+    @registry.span("sampler.test")
     def inner() -> None:
         seen.append(numbered(book, sys._getframe()))
 
     inner()
-    assert not [entry for entry in written(book, "frame") if "hotloop/spans.py" in entry["file"]]
+    assert not [entry for entry in written(book, "frame") if "hotloop/spans/" in entry["file"]]
     assert next(entry["function"].rpartition(".")[2] for entry in written(book, "frame")) == "inner"
 
 

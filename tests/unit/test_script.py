@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from hotloop.errors import HotloopError, ScriptNotFound
-from hotloop.record.ahead import settings_of
-from hotloop.record.script import ScriptOptions, claim_run
+from hotloop.profiling.recorder.script import ScriptOptions, claim_run
+from hotloop.profiling.recorder.script_threads import settings_of
 
 
 @pytest.mark.parametrize(

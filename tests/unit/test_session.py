@@ -11,31 +11,32 @@ import warnings
 import pytest
 
 import hotloop
-from hotloop import run_directory, spans
-from hotloop.record.session import current_path, record
+from hotloop import run_directory
+from hotloop.profiling.recorder.session import current_path, record
+from hotloop.profiling.trace.load import load
 from hotloop.run_directory import default_path
-from hotloop.trace.load import load
+from hotloop.spans import registry
 
 
 def work() -> None:
     for _ in range(20):
-        with spans.span("session.work"):
+        with registry.span("session.work"):
             sum(range(2000))
-        spans.count("session_counted", 2)
+        registry.count("session_counted", 2)
 
 
 def test_the_manifest_says_what_was_run_and_how_it_ended(tmp_path):
     with record(tmp_path / "run", config={"lr": 0.5, "password": "x"}, command=["train.py", "--seed", "1"]) as running:
         going = json.loads((tmp_path / "run" / "run.json").read_text())
         assert going["state"] == "running"
-        assert spans.recording()
+        assert registry.recording()
         work()
     done = json.loads((tmp_path / "run" / "run.json").read_text())
     assert done["state"] == "finished"
     assert (done["command"], done["config"]) == (["train.py", "--seed", "1"], {"lr": 0.5, "password": "***"})
     assert done["pid"] == os.getpid()
     assert {"format", "machine", "versions", "options", "started_unix_ns", "seconds"} <= set(done)
-    assert not spans.recording()
+    assert not registry.recording()
     assert running.path == tmp_path / "run"
     trace = load(tmp_path / "run")
     assert trace.main.counts["session_counted"] == 40
@@ -46,13 +47,13 @@ def test_nothing_is_left_behind_in_the_process(tmp_path):
     before = dict(os.environ), list(gc.callbacks), threading.active_count()
     with record(tmp_path / "run"):
         assert current_path() == tmp_path / "run"
-        assert "start_here" in spans.child_program
+        assert "start_here" in registry.child_program
         assert dict(os.environ) == before[0]
         assert any(thread.name == "hotloop" for thread in threading.enumerate())
     after = dict(os.environ), list(gc.callbacks), threading.active_count()
     assert after == before
     assert current_path() is None
-    assert spans.child_program == ""
+    assert registry.child_program == ""
 
 
 def test_an_error_inside_passes_through_and_closes_the_run(tmp_path):
@@ -61,7 +62,7 @@ def test_an_error_inside_passes_through_and_closes_the_run(tmp_path):
         raise ZeroDivisionError
     trace = load(tmp_path / "run")
     assert (trace.state, trace.manifest["exit_code"]) == ("failed", 1)
-    assert not spans.recording()
+    assert not registry.recording()
 
 
 @pytest.mark.parametrize(
@@ -105,7 +106,7 @@ def test_a_directory_with_something_in_it_is_refused(tmp_path):
         record(tmp_path)
     with pytest.raises(hotloop.HotloopError, match="is not an empty directory"):
         record(tmp_path / "mine.txt")
-    assert not spans.recording()
+    assert not registry.recording()
     assert [each.name for each in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -115,7 +116,7 @@ def test_a_place_that_cannot_be_written_is_one_line_and_not_an_error(tmp_path, c
         warnings.simplefilter("error")
         with record(tmp_path / "file" / "run"):
             work()
-            assert not spans.recording()
+            assert not registry.recording()
     said = capsys.readouterr().err
     assert said.count("\n") == 1 and "training goes on unrecorded" in said
     with record(tmp_path / "after"):
@@ -127,7 +128,7 @@ def test_a_failing_recorder_is_one_line_and_not_an_error(tmp_path, monkeypatch, 
     def fail(self: object, at: int, last: bool = False) -> None:
         raise RuntimeError("inside the recorder")
 
-    monkeypatch.setattr("hotloop.record.recorder.Recorder._second", fail)
+    monkeypatch.setattr("hotloop.profiling.recorder.background.Recorder._second", fail)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with record(tmp_path / "run"):
@@ -135,7 +136,7 @@ def test_a_failing_recorder_is_one_line_and_not_an_error(tmp_path, monkeypatch, 
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert said.startswith("hotloop: stopped recording: RuntimeError: inside the recorder")
-    assert not spans.recording()
+    assert not registry.recording()
 
 
 def test_default_directories_never_clash(tmp_path, monkeypatch):
@@ -167,5 +168,5 @@ class OneGpu:
 
 def test_the_manifest_names_the_gpu_that_was_used(tmp_path, monkeypatch):
     with record(tmp_path / "run"):
-        monkeypatch.setattr("hotloop.record.session.cuda_in_use", OneGpu)
+        monkeypatch.setattr("hotloop.profiling.recorder.session.cuda_in_use", OneGpu)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["machine"]["gpu"] == "Some GPU"

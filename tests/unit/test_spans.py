@@ -12,19 +12,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from hotloop import spans, ticks
-from hotloop.phases import phase_of
-from hotloop.spans import COUNTER_BASE, Phase, count, span
-from hotloop.ticks import Log
+from hotloop.phases import Phase, phase_of
+from hotloop.spans import count, hot_path, span
+from hotloop.spans import registry as spans
+from hotloop.spans.hot_path import Log
+from hotloop.spans.registry import COUNTER_BASE
 
 
 @pytest.fixture
 def clock() -> Iterator[Callable[[], int]]:
     """Time that is 0, 1, 2, ...: one tick a reading."""
     tick = itertools.count().__next__
-    ticks.use_clock(tick)
+    hot_path.use_clock(tick)
     yield tick
-    ticks.use_clock(None)
+    hot_path.use_clock(None)
 
 
 @pytest.fixture

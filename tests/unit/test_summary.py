@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from tests.traces import gap, make_process, make_thread, make_trace, place
 
-from hotloop.spans import Phase
-from hotloop.trace import summary
+from hotloop.phases import Phase
+from hotloop.profiling.trace import summary
 
 
 def rows_by_phase(trace):

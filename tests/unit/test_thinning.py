@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hotloop.trace.columns import Table
-from hotloop.trace.names import NodeName
-from hotloop.trace.thinning import Scale, scales
+from hotloop.profiling.trace.build.columns import Table
+from hotloop.profiling.trace.build.thinning import Scale, scales
+from hotloop.profiling.trace.reading.names import NodeName
 
 NODES = {0: {0: NodeName(0, 0, -1, "root"), 1: NodeName(0, 1, 0, "span", code=7)}}
 

@@ -16,19 +16,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotloop import ticks
 from hotloop.clock import now_ns
+from hotloop.spans import hot_path
 
 PURE = SimpleNamespace(
-    Core=ticks.PureCore, Tally=ticks.PureTally, idle=ticks.pure_idle, note=ticks.pure_note, listen=ticks.pure_listen,
-    use_clock=ticks.pure_use_clock,
-    watch=ticks.pure_watch, wake=ticks.pure_wake, hold=ticks.pure_hold,
+    Core=hot_path.PureCore, Tally=hot_path.PureTally, idle=hot_path.pure_idle, note=hot_path.pure_note,
+    listen=hot_path.pure_listen,
+    use_clock=hot_path.pure_use_clock,
+    watch=hot_path.pure_watch, wake=hot_path.pure_wake, hold=hot_path.pure_hold,
 )  # fmt: skip
 KINDS = {"pure": PURE}
-if ticks.ACCELERATED:
-    from hotloop import _ticks
+if hot_path.ACCELERATED:
+    from hotloop.spans import _hot_path
 
-    KINDS["accelerated"] = _ticks
+    KINDS["accelerated"] = _hot_path
 
 
 @pytest.fixture(params=KINDS)
@@ -53,7 +54,7 @@ def live(kind, code: int):
 def test_the_accelerator_is_built_where_it_can_be():
     if sys.platform != "linux" or sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("HOTLOOP_PURE"):
         pytest.skip("the accelerator is for CPython on Linux")
-    assert ticks.ACCELERATED, "install again with a C compiler: pip install -e ."
+    assert hot_path.ACCELERATED, "install again with a C compiler: pip install -e ."
 
 
 def test_a_span_writes_its_begin_and_its_end(kind):
@@ -94,7 +95,7 @@ def test_a_log_grows_past_its_first_room(kind):
     assert logs[0].events == [1, 1]
 
 
-@pytest.mark.skipif(not ticks.ACCELERATED, reason="the twin's logs have no limit")
+@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the twin's logs have no limit")
 def test_a_full_log_takes_no_new_spans_but_counts_them_and_keeps_their_ends():
     kind = KINDS["accelerated"]
     logs = kind.listen()
@@ -243,7 +244,7 @@ def only_python(until_ns: int) -> None:
             pass
 
 
-@pytest.mark.skipif(not ticks.ACCELERATED, reason="the twin gets the lock where it is given away")
+@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the twin gets the lock where it is given away")
 def test_short_stretches_of_python_between_calls_that_give_the_lock_away_are_seen():
     """A sampler that waits for the lock is let in by those calls: what lies between them would take no time."""
 
@@ -325,7 +326,7 @@ def test_both_write_the_same(calls):
     assert all(each == written[0] for each in written)
 
 
-@pytest.mark.skipif(not ticks.ACCELERATED, reason="this run has only the twin")
+@pytest.mark.skipif(not hot_path.ACCELERATED, reason="this run has only the twin")
 def test_spans_and_recorder_pass_with_the_twin_too():
     files = [Path(__file__).with_name(name) for name in ("test_spans.py", "test_governor.py", "test_account.py")]
     done = subprocess.run(

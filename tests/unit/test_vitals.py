@@ -8,9 +8,9 @@ import threading
 
 import pytest
 
-from hotloop import spans
-from hotloop.record.account import Account
-from hotloop.record.vitals import Vitals
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.process_stats import Vitals
+from hotloop.spans import registry
 
 
 def new_pages(size: int) -> mmap.mmap:
@@ -34,7 +34,7 @@ def account() -> Account:
 
 
 def test_a_tally_counts_from_many_threads_and_reading_changes_nothing():
-    tally = spans.tally("vitals.threads")
+    tally = registry.tally("vitals.threads")
     before = tally.read()
     threads = [threading.Thread(target=lambda: [tally.bump() for _ in range(1000)]) for _ in range(4)]
     for thread in threads:
@@ -43,11 +43,11 @@ def test_a_tally_counts_from_many_threads_and_reading_changes_nothing():
         thread.join()
     assert tally.read() - before == 4000
     assert tally.read() - before == 4000
-    assert spans.tally("vitals.threads") is tally
+    assert registry.tally("vitals.threads") is tally
 
 
 def test_tallies_are_noted_as_differences(vitals, account):
-    tally = spans.tally("vitals.differences")
+    tally = registry.tally("vitals.differences")
     vitals.read_tallies(5, account)
     account.bumps.clear()
     for _ in range(3):

@@ -15,9 +15,8 @@ from typing import Any, Literal
 
 import psutil
 
-from hotloop import clock
-from hotloop import numbers as words
-from hotloop.record.machine import THREAD_VARIABLES
+from hotloop import clock, numbers
+from hotloop.profiling.recorder.machine import THREAD_VARIABLES
 
 Verdict = Literal["ok", "note", "problem"]
 SHARED_MEMORY = Path("/dev/shm")
@@ -157,7 +156,7 @@ def _memory() -> Check:
         free = min(free, total)
     except (OSError, ValueError):
         pass  # no limit, or no control groups
-    value = f"{words.size(free)} free of {words.size(total)}"
+    value = f"{numbers.size(free)} free of {numbers.size(total)}"
     if free < LITTLE_MEMORY_BYTES:
         return Check("memory", "note", value, "keep frames as uint8 and the replay small, or end other programs")
     return Check("memory", "ok", value)
@@ -167,7 +166,7 @@ def _shared_memory() -> Check:
     if not SHARED_MEMORY.is_dir():
         return Check("shared memory", "ok", "no separate limit on this system")
     usage = shutil.disk_usage(SHARED_MEMORY)
-    value = f"{words.size(usage.free)} free of {words.size(usage.total)} in {SHARED_MEMORY}"
+    value = f"{numbers.size(usage.free)} free of {numbers.size(usage.total)} in {SHARED_MEMORY}"
     if usage.free < SMALL_SHARED_BYTES:
         # hotloop's own replay and collectors do not use it.
         remedy = "torch's DataLoader and multiprocessing share through it: docker run --shm-size=2g, or enlarge it"
@@ -183,7 +182,7 @@ def _temporary() -> Check:
         free = shutil.disk_usage(folder).free
     except OSError as error:
         return Check("temporary files", "problem", str(error), "set TMPDIR to a folder that can be written")
-    value = f"{words.size(free)} free in {folder}"
+    value = f"{numbers.size(free)} free in {folder}"
     if free < LITTLE_DISK_BYTES:
         return Check("temporary files", "note", value, "make room, or set TMPDIR to a larger disk")
     return Check("temporary files", "ok", value)
@@ -192,7 +191,7 @@ def _temporary() -> Check:
 def _disk() -> Check:
     here = Path.cwd()
     free = shutil.disk_usage(here).free
-    value = f"{words.size(free)} free here"
+    value = f"{numbers.size(free)} free here"
     if not os.access(here, os.W_OK):
         return Check("runs", "problem", f"{value}, not writable", "use hotloop run --out in a writable folder")
     if free < LITTLE_DISK_BYTES:
@@ -232,7 +231,7 @@ def _copying(machine: Mapping[str, Any]) -> Check:
     speed = float(machine["copy_bytes_per_s"])
     if not speed:
         return Check("copying", "note", "could not be measured", "impossible timings will not be told")
-    value = f"{words.size(speed)}/s"
+    value = f"{numbers.size(speed)}/s"
     if speed < SLOW_COPY_BYTES_PER_S:
         return Check("copying", "note", value, "memory is slow here: keep frames as uint8")
     return Check("copying", "ok", value)

@@ -59,9 +59,9 @@ def run(arguments: argparse.Namespace) -> int:
 def _explain(out: Path, quiet: bool) -> Path:
     """Print the report on the run and draw its charts; return where they are."""
     from hotloop.cli.output import print_rich
-    from hotloop.explain import explain
-    from hotloop.report import charts, terminal, view
-    from hotloop.trace.load import load
+    from hotloop.profiling.diagnosis import explain
+    from hotloop.profiling.report import charts, terminal, view
+    from hotloop.profiling.trace.load import load
 
     trace = load(out)
     report = view.build(trace, explain(trace))

@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print the checks; return the exit code."""
     from hotloop.cli.checks import all_checks
-    from hotloop.record.machine import describe_machine, library_versions
+    from hotloop.profiling.recorder.machine import describe_machine, library_versions
 
     machine, versions = describe_machine(), library_versions()
     checks = all_checks(machine, versions)

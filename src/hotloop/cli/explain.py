@@ -12,7 +12,7 @@ from hotloop.cli.output import note, print_rich
 from hotloop.errors import HotloopError
 
 if TYPE_CHECKING:
-    from hotloop.report.view import Report
+    from hotloop.profiling.report.view import Report
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,10 +29,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Report on the run; return the exit code."""
-    from hotloop.explain import explain
-    from hotloop.report import json, view
-    from hotloop.trace.load import load
-    from hotloop.trace.runs import find
+    from hotloop.profiling.diagnosis import explain
+    from hotloop.profiling.report import json, view
+    from hotloop.profiling.trace.load import load
+    from hotloop.profiling.trace.run_list import find
 
     trace = load(find(arguments.RUN))
     report = view.build(trace, explain(trace, top=arguments.top))
@@ -41,11 +41,11 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         _print(report)
     if arguments.output:
-        from hotloop.report import text
+        from hotloop.profiling.report import text
 
         _write(arguments.output, lambda path: text.write(report, path))
     if arguments.charts:
-        from hotloop.report import charts
+        from hotloop.profiling.report import charts
 
         _write(arguments.charts, lambda path: charts.write(report, trace, path))
     if arguments.detailed:
@@ -60,7 +60,7 @@ def _top(value: str) -> int:
 
 
 def _print(report: Report) -> None:
-    from hotloop.report import terminal
+    from hotloop.profiling.report import terminal
 
     print_rich(*terminal.render(report), most_width=terminal.MAX_WIDTH)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hotloop.cli.output import say
 from hotloop.escaping import json_text
-from hotloop.trace.export import ALIASES, FORMATS
+from hotloop.profiling.report.export import ALIASES, FORMATS
 
 SCHEMA = 1
 OPENING = {
@@ -34,10 +34,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the run; return the exit code."""
-    from hotloop import numbers as words
-    from hotloop.trace.export import default_path, export
-    from hotloop.trace.load import load
-    from hotloop.trace.runs import find
+    from hotloop import numbers
+    from hotloop.profiling.report.export import default_path, export
+    from hotloop.profiling.trace.load import load
+    from hotloop.profiling.trace.run_list import find
 
     trace = load(find(arguments.RUN))
     path = arguments.output or default_path(trace, arguments.to)
@@ -47,5 +47,5 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         to: str = arguments.to
         opening = OPENING[ALIASES.get(to, to)].format(path=path)
-        say(f"wrote {path} ({words.size(size)}): {opening}")
+        say(f"wrote {path} ({numbers.size(size)}): {opening}")
     return 0

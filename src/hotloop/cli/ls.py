@@ -12,7 +12,7 @@ from hotloop.errors import HotloopError
 from hotloop.escaping import json_text, printable
 
 if TYPE_CHECKING:
-    from hotloop.trace.runs import RunInfo
+    from hotloop.profiling.trace.run_list import RunInfo
 
 SCHEMA = 1
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the runs; return the exit code."""
-    from hotloop.trace.runs import survey
+    from hotloop.profiling.trace.run_list import survey
 
     runs, unreadable = survey(arguments.dir)
     found = [_row(each) for each in runs]
@@ -56,8 +56,8 @@ def _row(each: RunInfo) -> dict[str, Any]:
 
 def _measured(each: RunInfo) -> tuple[float | None, float | None]:
     """Return the length (s) and the environment steps per second, None where the run does not tell."""
-    from hotloop.trace import summary
-    from hotloop.trace.load import load
+    from hotloop.profiling.trace import summary
+    from hotloop.profiling.trace.load import load
 
     try:
         trace = load(each.path)
@@ -71,8 +71,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hotloop import numbers as words
-    from hotloop.report.terminal import STATE_STYLES
+    from hotloop import numbers
+    from hotloop.profiling.report.terminal import STATE_STYLES
 
     table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="dim")
     for title in ("run", "started", "state"):
@@ -83,10 +83,10 @@ def _print(rows: list[dict[str, Any]]) -> None:
         table.add_row(
             Text(printable(row["path"])),
             f"{datetime.fromtimestamp(row['started_unix_s']):%Y-%m-%d %H:%M:%S}",
-            Text(words.ending(row["state"], row["exit_code"]), STATE_STYLES[row["state"]]),
-            words.seconds(row["seconds"]) if row["seconds"] is not None else "?",
-            words.rate(row["env_steps_per_s"]) if row["env_steps_per_s"] else "-",
-            words.size(row["size_bytes"]),
+            Text(numbers.ending(row["state"], row["exit_code"]), STATE_STYLES[row["state"]]),
+            numbers.seconds(row["seconds"]) if row["seconds"] is not None else "?",
+            numbers.rate(row["env_steps_per_s"]) if row["env_steps_per_s"] else "-",
+            numbers.size(row["size_bytes"]),
         )
     whole = sum(row["size_bytes"] for row in rows)
-    print_rich(table, f"{len(rows)} run{'s' if len(rows) > 1 else ''}, {words.size(whole)}")
+    print_rich(table, f"{len(rows)} run{'s' if len(rows) > 1 else ''}, {numbers.size(whole)}")

@@ -14,7 +14,7 @@ from hotloop.errors import HotloopError
 from hotloop.escaping import json_text
 
 if TYPE_CHECKING:
-    from hotloop.trace.runs import RunInfo
+    from hotloop.profiling.trace.run_list import RunInfo
 
 SCHEMA = 1
 KEEP = 10
@@ -42,9 +42,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Clear the runs; return the exit code."""
-    from hotloop.trace.liveness import why_kept
-    from hotloop.trace.removal import TRAINED_NAMES, remove
-    from hotloop.trace.runs import list_runs, size_of
+    from hotloop.profiling.trace.liveness import why_kept
+    from hotloop.profiling.trace.removal import TRAINED_NAMES, remove
+    from hotloop.profiling.trace.run_list import list_runs, size_of
 
     if arguments.json and not (arguments.yes or arguments.dry_run):
         raise HotloopError("--json does not ask, so it needs --yes to clear or --dry-run to look")
@@ -89,14 +89,14 @@ def choose(runs: list[RunInfo], keep: int | None, older_than_s: float | None) ->
 
 
 def _list(chosen: list[RunInfo], root: Path) -> None:
-    from hotloop import numbers as words
+    from hotloop import numbers
 
     if not chosen:
         say(f"Nothing to clear in {root}.")
         return
     for each in chosen:
-        say(f"{each.path}  {words.ending(each.state, each.exit_code)}  {words.size(each.size_bytes)}")
-    freed = words.size(sum(each.size_bytes for each in chosen))
+        say(f"{each.path}  {numbers.ending(each.state, each.exit_code)}  {numbers.size(each.size_bytes)}")
+    freed = numbers.size(sum(each.size_bytes for each in chosen))
     print(f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {freed}")
 
 

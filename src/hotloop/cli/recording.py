@@ -10,7 +10,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.run.recording import RunInfo
 
 if TYPE_CHECKING:
-    from hotloop.record.session import Session
+    from hotloop.profiling.recorder.session import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,8 @@ class TrainingRecording:
 
     def start(self, info: RunInfo) -> None:
         """Start to record into the run directory."""
-        from hotloop.record.options import RecordOptions
-        from hotloop.record.session import record
+        from hotloop.profiling.recorder.options import RecordOptions
+        from hotloop.profiling.recorder.session import record
 
         self._info = info
         given = self._options
@@ -85,8 +85,8 @@ class TrainingRecording:
 
     def print_summary(self) -> None:
         """Print the summary, unless the recording is paused for a deep sample: then it stays due."""
-        from hotloop.report.running import periodic
-        from hotloop.trace.load import load
+        from hotloop.profiling.report.progress_summary import periodic
+        from hotloop.profiling.trace.load import load
 
         if not self._session.flush():
             return

@@ -32,8 +32,8 @@ def start_printing(every_s: float, path: Path) -> None:
 def watch(path: Path, every_s: float, parent_pid: int) -> None:
     """Print until the parent is gone."""
     from hotloop.errors import HotloopError
-    from hotloop.report.running import periodic
-    from hotloop.trace.load import load
+    from hotloop.profiling.report.progress_summary import periodic
+    from hotloop.profiling.trace.load import load
 
     while _waited(every_s, parent_pid):
         try:

@@ -219,9 +219,9 @@ def _check_report(path: Path, out: Path | None) -> None:
 
 
 def _write_report(run_dir: Path, path: Path) -> None:
-    from hotloop.explain import explain
-    from hotloop.report import json, view
-    from hotloop.trace.load import load
+    from hotloop.profiling.diagnosis import explain
+    from hotloop.profiling.report import json, view
+    from hotloop.profiling.trace.load import load
 
     trace = load(run_dir)
     try:

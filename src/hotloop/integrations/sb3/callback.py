@@ -16,15 +16,15 @@ from pathlib import Path
 import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 
-from hotloop import spans
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
 from hotloop.escaping import printable
-from hotloop.record.options import RecordOptions
-from hotloop.record.session import Session, current_path, record
-from hotloop.report.running import periodic
-from hotloop.trace.load import load
-from hotloop.trace.model import Trace
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.session import Session, current_path, record
+from hotloop.profiling.report.progress_summary import periodic
+from hotloop.profiling.trace.load import load
+from hotloop.profiling.trace.model import Trace
+from hotloop.spans import registry
 
 REST = 100
 LEAST_S = 0.5
@@ -85,7 +85,7 @@ class HotloopCallback(BaseCallback):
         self._next_summary = self.num_timesteps + self._summary_every
         self._rest_until_ns = self._logged_until_ns = 0
         _stop()
-        if spans.recording():
+        if registry.recording():
             self.path = current_path()
             return
         total = self.locals.get("total_timesteps")

@@ -10,8 +10,8 @@ import socket
 import subprocess
 from typing import Any
 
-from hotloop import spans
 from hotloop.clock import now_ns
+from hotloop.spans import registry
 from hotloop.training.collect.worker_main import SIZE_BYTES, Part
 from hotloop.training.worker_process import start_worker
 
@@ -72,7 +72,7 @@ class Hired:
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = start_worker(
-                f"{spans.child_program}from hotloop.training.collect import worker_main\n"
+                f"{registry.child_program}from hotloop.training.collect import worker_main\n"
                 f"worker_main.serve({theirs.fileno()})",
                 pass_fds=[theirs.fileno(), part.go, part.wake],
                 env=os.environ | ONE_THREAD,

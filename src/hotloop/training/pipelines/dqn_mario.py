@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase
+from hotloop.phases import Phase
 from hotloop.training.run.collector_stats import Feeding, status
 from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
 from hotloop.training.run.counts import Counts, Episodes

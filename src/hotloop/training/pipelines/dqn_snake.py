@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hotloop.spans import Phase
+from hotloop.phases import Phase
 from hotloop.training.run.config_checks import (
     require,
     require_device,

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options

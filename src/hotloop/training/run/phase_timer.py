@@ -6,7 +6,9 @@ from collections.abc import Callable
 from types import TracebackType
 
 from hotloop.clock import now_ns
-from hotloop.spans import Phase, Span, span
+from hotloop.phases import Phase
+from hotloop.spans import span
+from hotloop.spans.registry import Span
 
 
 class Lap:

@@ -18,8 +18,8 @@ from typing import Any, Protocol
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError, Interrupted, exit_code_of
 from hotloop.files import make_private, write_whole
+from hotloop.phases import Phase
 from hotloop.run_directory import default_path
-from hotloop.spans import Phase
 from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver, reason_of
 from hotloop.training.run.counts import Counts, Episodes

@@ -19,7 +19,8 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 from hotloop.training.envs.carracing.config import build
 from hotloop.training.envs.carracing.env import RENDER_MODES, action_space, check_render_mode, observation_space
 from hotloop.training.envs.carracing.env_batch import FRAMES_ROW, LAP_ROW, NO_LAP, TILES_ROW, Board, Group, board_fields

@@ -16,9 +16,9 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
-from hotloop import spans
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import registry, span
 from hotloop.training.envs.carracing.config import build
 from hotloop.training.envs.carracing.env_batch import Board, Group, board_fields
 from hotloop.training.shared_memory import attach
@@ -48,7 +48,7 @@ class Worker:
         with theirs:
             program = f"from {__name__} import serve; serve({theirs.fileno()})"
             if recorded:
-                program = spans.child_program + program
+                program = registry.child_program + program
             self._process = start_worker(program, pass_fds=[theirs.fileno()], env=os.environ | ONE_THREAD)
         self._line = Connection(ours.detach())
         self.send(json.dumps(part).encode())

@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 from hotloop.training.learn.dqn.state import F32, Updated
 from hotloop.training.learn.flat_params import Arrays, take, take_updates, views
 from hotloop.training.learn.frame_dqn.state import (

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as f
 
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 
 PADDING, POOLING = span("convlstm_boundary_padding", Phase.FORWARD), span("convlstm_global_pooling", Phase.FORWARD)
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 from hotloop.training.learn.flat_params import Arrays, Trained, build_seeded, take_updates
 from hotloop.training.learn.losses import normalise, ppo_losses
 from hotloop.training.learn.ppo.learner import Acted, drawn

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from torch import Tensor, channels_last, nn
 
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 from hotloop.training.learn.ricochet_ppo.drc import DRCCore
 from hotloop.training.learn.ricochet_ppo.heads import FoundHeads, PlaceHeads, PlainHeads
 from hotloop.training.learn.ricochet_ppo.image_reader import Reader, Reading, planes_of

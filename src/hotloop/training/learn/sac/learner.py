@@ -15,7 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.spans import Phase, span
+from hotloop.phases import Phase
+from hotloop.spans import span
 from hotloop.training.learn.flat_params import Arrays, generator_words, take, take_generator, take_updates, views
 from hotloop.training.learn.learner import Learner, TimePhase
 from hotloop.training.learn.sac.networks import SACShape, squash

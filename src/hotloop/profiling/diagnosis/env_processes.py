@@ -1,0 +1,82 @@
+"""Where environments are stepped: in the main thread one after the other, or in processes of their own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import bare_name
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.trace.model import Node, Process, Thread
+
+LEAST_STEPS = 0.3
+"""Part of the run's environment steps that worker processes must have counted: their windows are not the main's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How long one environment's step takes in a worker process."""
+
+    processes: int
+    median_ns: float
+    fastest_ns: float
+
+
+def outermost_steps(thread: Thread) -> list[Node]:
+    """Return the environment spans of a thread that lie in no other environment span."""
+    found = []
+    for node in thread.nodes:
+        parent = thread.by_id.get(node.parent)
+        while parent is not None and parent.phase is not Phase.ENV:
+            parent = thread.by_id.get(parent.parent)
+        if node.kind == "span" and node.phase is Phase.ENV and parent is None:
+            found.append(node)
+    return found
+
+
+def vector_nodes(loop: Loop) -> list[Node]:
+    """Return the outermost environment spans of the main thread that step several environments a call."""
+    return [node for node in outermost_steps(loop.thread) if "step" in node.name] if loop.num_envs >= 2 else []
+
+
+def worker_steps(loop: Loop) -> Steps | None:
+    """Return what an environment's step takes in the worker processes; None if they step none."""
+    workers = [process for process in loop.trace.processes[1:] if process.counts.get("env_steps", 0)]
+    counted = sum(process.counts["env_steps"] for process in workers)
+    if not workers or counted < LEAST_STEPS * loop.env_steps or not loop.trace.main.counts.get("env_steps", 0):
+        return None
+    nodes = [node for process in workers for node in _steps_of(process)]
+    calls = sum(node.calls for node in nodes)
+    median_ns = _mean(nodes, "p50_ns") / max(calls, 1)
+    return Steps(len(workers), median_ns, _mean(nodes, "min_ns") / calls) if median_ns else None
+
+
+def _steps_of(process: Process) -> Iterable[Node]:
+    return (node for node in outermost_steps(process.main_thread) if node.name.endswith("step"))
+
+
+def _mean(nodes: list[Node], field: str) -> float:
+    return float(sum(getattr(node, field) * node.calls for node in nodes))
+
+
+def idle_cores(loop: Loop) -> float:
+    """Return how many cores nobody of this run uses, on average over the loop."""
+    used_ns = 0.0
+    for process in loop.trace.processes:
+        own_ns = sum(thread.cpu_ns for thread in process.threads)
+        used_ns += float(max(process.counts.get("cpu_ns", 0), own_ns))
+    return max(float(loop.machine.get("cores") or 1) - used_ns / max(loop.wall_ns, 1.0), 0.0)
+
+
+def stepped_from(atoms: Iterable[Atom]) -> tuple[str, int] | None:
+    """Return file and line of the user's call that steps the vector environment, outside of any `step`."""
+    callers: Counter[tuple[str, int]] = Counter()
+    for atom in atoms:
+        steps = [i for i, each in enumerate(atom.stack) if bare_name(each) in ("step", "step_wait")]
+        outside = atom.stack[steps[-1] + 1 :] if steps else ()
+        caller = next((each for each in outside if each.own), None)
+        if caller is not None:
+            callers[caller.file, caller.line] += round(atom.ns)
+    return callers.most_common(1)[0][0] if callers else None

@@ -1,0 +1,143 @@
+"""From causes to findings: price each in throughput, give no moment to two causes, rank by what a fix gains.
+
+The predicted gain is Amdahl's law on the claimed share, and on what the rest loses by caches that the cause empties.
+Its 90 % interval joins their errors: that of the stack samples (binomial, node by node, for a node's own time is
+exact), the spread of what a fix leaves over, and that of the cold caches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from hotloop.profiling.diagnosis.evidence import hot_lines, percent
+from hotloop.profiling.diagnosis.finding import Cause, Finding, amdahl
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+
+Z90 = 1.645
+"""Standard normal quantile: 90 % lie within this many standard errors."""
+LEAST_GAIN = 1.03
+LEAST_LOW = 1.01
+LESS, MORE = 0.85, 1.4
+"""What a fix does to the rest of the loop (caches, allocator, page faults) no profile of the slow one shows. In the zoo
+the measured gains lay between these powers of what the claimed time alone gives; the interval allows for it."""
+COLD_NS, COLD_OF_SWEEP, COLD_OF_REST = 300_000, 0.3, 0.3
+"""What runs after a sweep through memory takes that much longer, and at most these parts of the sweep and of the rest:
+measured by `bench/cold_caches.py` on an agent that is in no case of the zoo."""
+LEAST_SWEEP_NS = 50_000
+"""In less time no more than a megabyte is moved, and the caches keep what the rest needs."""
+LEAST_COLD = 0.01
+
+
+def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
+    """Turn causes into findings, best first, with overlapping time given to one of them.
+
+    Specific causes choose first, then general ones; among equals the one with the larger gain. What a cause
+    has left after that is priced again, and dropped if it is not worth the work.
+    """
+    taken: set[int] = set()
+    findings: list[Finding] = []
+    for cause in sorted(causes, key=lambda each: (each.general, -_gain(loop, each), each.rule)):
+        free = cause.atoms - taken or (cause.atoms if cause.informs else frozenset())
+        atoms = [loop.atoms[i] for i in sorted(free)]
+        if not atoms:
+            continue
+        finding = price(loop, cause, atoms)
+        if cause.informs:
+            findings.append(finding)
+        elif finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW**LESS:
+            findings.append(finding)
+            taken |= cause.atoms
+    return sorted(findings, key=lambda each: (-each.score, each.rule, each.file, each.line))
+
+
+def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
+    """Price one cause on the atoms it was given."""
+    share = loop.share(atoms)
+    residual = cause.residual
+    cold = cold_share(loop, cause, share)
+    saved = 0.0 if cause.informs else share * (1.0 - residual.mid) + cold
+    sampling = Z90 * share_error(loop, atoms) * (1.0 - residual.mid)
+    low = max(saved - math.hypot(sampling, share * (residual.high - residual.mid), cold), 0.0)
+    high = min(saved + math.hypot(sampling, share * (residual.mid - residual.low), cold), 1.0)
+    if cause.informs:
+        low = high = 0.0
+    gain = amdahl(saved, 0.0)
+    file, line = cause.blame or _blame(atoms)
+    seen = sum(atom.n for atom in atoms)
+    told = f"{percent(share)} of the loop's time ({seen} stack samples)"
+    return Finding(
+        rule=cause.rule,
+        title=cause.title,
+        phase=_largest(atoms, lambda atom: atom.node.phase),
+        span=cause.span or _largest(atoms, lambda atom: span_name(loop, atom)),
+        file=file,
+        line=line,
+        share=share,
+        gain=gain,
+        gain_low=amdahl(low, 0.0) ** LESS,
+        gain_high=amdahl(high, 0.0) ** MORE,
+        score=math.log(gain),
+        evidence=(told, *cause.evidence, *_cold_told(cold)),
+        advice=cause.advice,
+    )
+
+
+def cold_share(loop: Loop, cause: Cause, share: float) -> float:
+    """Return the share of wall time that the rest of the loop takes longer because a cause empties the caches.
+
+    cold = min(sweeps * COLD_NS / wall, COLD_OF_SWEEP * share, COLD_OF_REST * (1 - share))
+    """
+    if share * loop.wall_ns < cause.sweeps * LEAST_SWEEP_NS:
+        return 0.0
+    return min(cause.sweeps * COLD_NS / loop.wall_ns, COLD_OF_SWEEP * share, COLD_OF_REST * (1.0 - share))
+
+
+def _cold_told(cold: float) -> list[str]:
+    return [f"it empties the caches: some {percent(cold)} more, in what runs after it"] if cold >= LEAST_COLD else []
+
+
+def share_error(loop: Loop, atoms: Sequence[Atom]) -> float:
+    """Return the standard error of the atoms' share of wall time.
+
+    A node's self time is measured; only which part of it the stacks show is a binomial estimate. So the
+    variance is the sum over nodes of (self / wall)² p (1 - p) / n, and nothing for a node claimed whole.
+    """
+    claimed = {atom.index for atom in atoms}
+    samples: dict[int, int] = {}
+    inside: dict[int, float] = {}
+    for atom in loop.atoms:
+        samples[atom.node.id] = samples.get(atom.node.id, 0) + atom.n
+        if atom.index in claimed:
+            inside[atom.node.id] = inside.get(atom.node.id, 0.0) + atom.ns
+    variance = 0.0
+    for node_id, ns in inside.items():
+        node = loop.thread.by_id[node_id]
+        p = min(ns / node.self_ns, 1.0) if node.self_ns else 0.0
+        variance += (node.self_ns / loop.wall_ns) ** 2 * p * (1.0 - p) / max(samples[node_id], 1)
+    return math.sqrt(variance)
+
+
+def span_name(loop: Loop, atom: Atom) -> str:
+    """Return the name of the span around an atom; of the gap itself where there is none."""
+    for node in loop.lineage(atom.node):
+        if node.kind == "span":
+            return node.name
+    return atom.node.name
+
+
+def _gain(loop: Loop, cause: Cause) -> float:
+    return amdahl(loop.share(loop.atoms[i] for i in cause.atoms), cause.residual.mid)
+
+
+def _blame(atoms: Sequence[Atom]) -> tuple[str, int]:
+    lines = hot_lines(atoms)
+    return (lines[0].file, lines[0].line) if lines else ("", 0)
+
+
+def _largest(atoms, key):
+    """Return the key under which most of the atoms' time lies."""
+    total: dict = {}
+    for atom in atoms:
+        total[key(atom)] = total.get(key(atom), 0.0) + atom.ns
+    return max(total, key=lambda each: (total[each], str(each)))

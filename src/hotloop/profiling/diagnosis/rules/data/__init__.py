@@ -1,0 +1,1 @@
+"""Rules about moving, storing and converting experience."""

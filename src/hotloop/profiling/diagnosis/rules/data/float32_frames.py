@@ -1,0 +1,58 @@
+"""float32_frames: replay keeps image observations as float32, or the same frame several times over.
+
+A uint8 frame kept once is a quarter of the bytes of a float32 one, and a thirtieth where stacks of
+observation and next observation share frames. Copying, page faults and cache misses go with the bytes.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, indices, size, total_ns
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import Loop
+
+HEAVY_BYTES = 100_000
+"""Two uint8 stacks of 4×84×84, as libraries keep them, are 56 kB; in float32 they are 226 kB."""
+ADVICE = """\
+Keep each frame once, as uint8; make stacks and floats when a batch is drawn:
+    self.frames = np.zeros((capacity, 84, 84), np.uint8)     # one frame a step, no next_obs
+    window = i[:, None] + np.arange(-3, 2)                   # 4 frames of obs, shifted by 1: next_obs
+    batch = torch.from_numpy(self.frames[window])            # [B, 5, 84, 84] uint8
+    obs, next_obs = batch[:, :4], batch[:, 1:]               # views; / 255 in the network"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find transitions that are much heavier than uint8 frames need to be."""
+    kept = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1)
+    moved = loop.counts.get("replay_bytes", 0)
+    if kept < HEAVY_BYTES or not moved:
+        return []
+    calls = max(sum(node.calls for node in loop.thread.nodes if node.counts.get("replay_bytes")), 1)
+    sampling = loop.where(lambda atom: Phase.SAMPLE in loop.phases(atom.node))
+    claimed = sampling + loop.where(lambda atom: atom.node.phase is Phase.STORE)
+    if not sampling:
+        return []
+    sample_ns = total_ns(sampling)
+    return [
+        Cause(
+            rule="float32_frames",
+            title="Replay keeps image observations as float32, or the same frames several times.",
+            atoms=indices(claimed),
+            residual=clamped(0.1, 0.04, 0.35),
+            evidence=(
+                f"{size(kept)} are kept for each environment step; a grey 84×84 frame is 7 kB as uint8",
+                f"a batch of {size(moved / calls)} takes {duration(sample_ns / calls)}: "
+                f"{size(moved / (sample_ns / 1e9))}/s, this machine copies {size(copy_speed(loop))}/s",
+                f"resident memory reached {size(_peak_bytes(loop))}",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+            sweeps=calls,
+            general=True,
+        )
+    ]
+
+
+def _peak_bytes(loop: Loop) -> float:
+    seen = loop.trace.main.memory.rss_bytes
+    return float(seen.max()) if len(seen) else 0.0

@@ -1,0 +1,72 @@
+"""growing_array: an array grows by a row at a time, and each time all of it is copied.
+
+`x = np.append(x, v)` and `x = torch.cat([x, row])` allocate a new array and copy the old one, so that n rows
+cost n²/2 copies. A row written into an array of the final size is copied once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import (
+    duration,
+    growth,
+    hot_lines,
+    hottest,
+    indices,
+    left_over,
+    matching,
+    total_ns,
+)
+from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.time_slices import Loop
+
+GROWS = re.compile(
+    r"^(?P<name>[\w.]+(\[[^\]]*\])?)\s*=\s*(np|numpy|torch|pd|pandas)\."
+    r"(append|concatenate|concat|vstack|hstack|row_stack|cat|insert)\(\s*[\[\(]?\s*(?P=name)\s*[,\]\)]"
+    r"|^(?P<frame>[\w.]+)\s*=\s*(?P=frame)\.append\("
+)
+"""The name on the left is the first thing put together on the right: not a slice of it, which is a window."""
+WIDER = re.compile(r"\b(dim|axis)\s*=\s*-?[1-9]|[\]\)]\s*,\s*-?[1-9]\s*\)")
+"""Joined along another axis: features put beside each other, as in a network, do not grow."""
+ROW_NS = 3_000
+"""A row written into a tensor; into a numpy array it takes a fifth of that."""
+ADVICE = """\
+Allocate once, write rows, and use the part that is filled:
+    self.states = torch.zeros(length, num_envs, *shape)     # once
+    self.states[self.size] = states                         # each step
+    self.size += 1
+Where the length is not known: append to a Python list, and make one array of it at the end."""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find lines that put an array together out of itself and a new piece."""
+    pool = loop.where(lambda atom: atom.own is not None and not _in_network(loop, atom.node))
+    claimed = [atom for atom in matching(pool, GROWS) if atom.own and not WIDER.search(atom.own.text)]
+    if not claimed:
+        return []
+    lines = len(hot_lines(claimed))
+    rows = max(loop.vector_steps, 1) * lines
+    phase = claimed[0].node.phase
+    grown = growth(loop, phase, "vector_steps")
+    return [
+        Cause(
+            rule="growing_array",
+            title="Arrays grow by appending: each new row copies all rows before it.",
+            atoms=indices(claimed),
+            residual=left_over(claimed, rows * ROW_NS, rows * ROW_NS / 5, 2 * rows * ROW_NS),
+            evidence=(
+                f"{duration(total_ns(claimed) / max(loop.vector_steps, 1))} a step on {lines} such line"
+                f"{'s' * (lines > 1)}; writing a row takes some {duration(ROW_NS)}",
+                *([f"a step's share of it grew to {grown:.2f} times the first"] if grown > 1.1 else []),
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+            sweeps=loop.vector_steps,
+        )
+    ]  # fmt: skip
+
+
+def _in_network(loop: Loop, node) -> bool:
+    return node.kind == "span" and Phase.FORWARD in loop.phases(node)

@@ -1,0 +1,109 @@
+"""list_batch: a batch is built from a Python list of arrays, list → numpy → torch, each time it is sampled.
+
+Every transition is visited by the interpreter and every byte is copied two or three times into fresh memory.
+A gather by index from one preallocated array moves the same bytes once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import (
+    copy_speed,
+    duration,
+    grow,
+    hottest,
+    indices,
+    left_over,
+    own_text,
+    percent,
+    size,
+    total_ns,
+)
+from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.printed_timings import convolutions_told
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+
+FROM_LIST = re.compile(
+    r"\b(np|numpy)\.(array|asarray|stack|vstack|concatenate)\("
+    r"|\btorch\.(FloatTensor|LongTensor|BoolTensor|ByteTensor|Tensor|tensor)\("
+)
+OF_TENSORS = re.compile(r"\btorch\.(stack|cat|vstack)\(")
+"""Ordinary in a network or a loss; a batch is built from a list only where it is sampled."""
+UNZIP = re.compile(r"\bzip\(\*|\brandom\.(sample|choices?)\(")
+SUBSCRIPT = re.compile(r"[\w\)\]]\[")
+ELSEWHERE = ENVIRONMENT | {Phase.ACT, Phase.STORE, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT, Phase.WAIT}
+GATHER_COLUMN_NS = 5_000
+"""What a gather of a small column costs whatever its size: an indexing call and a conversion."""
+GATHER_PASSES = 1.5
+"""A gather of rows is that much slower than a plain copy of the bytes."""
+HEAVY_BYTES = 100_000
+AS_FRAMES = 5 / 32
+"""Bytes left of two float32 stacks of four where one window of five uint8 frames is gathered instead."""
+SWEPT_BYTES = 1_000_000
+"""A batch of more than that empties the caches."""
+ADVICE = """\
+Keep transitions in preallocated arrays and gather a batch by index:
+    self.obs = np.zeros((capacity, *shape), obs.dtype)     # once; one array a field, in the type it comes in
+    self.obs[self.at] = obs                                # add
+    i = np.random.randint(0, self.size, batch_size)        # sample
+    obs = torch.from_numpy(self.obs[i])                    # one gather; of byte frames then .float().div_(255)"""
+
+
+def builds_from_list(text: str, sampling: bool) -> bool:
+    """Say whether a line turns a list of arrays into one array: no index into a whole array in it."""
+    builds = FROM_LIST.search(text) or (sampling and OF_TENSORS.search(text))
+    return bool(builds) and (not SUBSCRIPT.search(text) or " for " in text)
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find batches built from lists: in replay, or between the spans of an update, not inside of networks."""
+    pool = loop.where(
+        lambda atom: (
+            atom.own is not None
+            and atom.node.phase not in ELSEWHERE
+            and (atom.node.kind != "span" or Phase.SAMPLE in loop.phases(atom.node))
+        )
+    )
+    seeds = [a for a in pool if builds_from_list(own_text(a), Phase.SAMPLE in loop.phases(a.node))]
+    if not seeds:
+        return []
+    # Each line that builds an array is a column of the batch.
+    columns = len({(atom.own.file, atom.own.line) for atom in seeds if atom.own is not None})
+    seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]
+    # Only a function that samples is replaced as a whole; one that also learns keeps its other lines.
+    sampling = [atom for atom in pool if Phase.SAMPLE in loop.phases(atom.node)]
+    inside = {atom.index for atom in sampling}
+    claimed = [*grow(seeds, sampling), *(atom for atom in seeds if atom.index not in inside)]
+    calls = max(_sample_calls(loop, claimed), 1)
+    moved = loop.counts.get("replay_bytes", 0)
+    heavy = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1) > HEAVY_BYTES
+    gathered = moved * (AS_FRAMES if heavy else 1.0)
+    fixed_ns = calls * columns * GATHER_COLUMN_NS + GATHER_PASSES * gathered / copy_speed(loop) * 1e9
+    residual = left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns)
+    evidence = [hottest(loop, claimed)]
+    if moved:
+        speed = moved / (total_ns(claimed) / 1e9)
+        evidence.append(
+            f"{size(moved / calls)} a batch in {duration(total_ns(claimed) / calls)}: {size(speed)}/s, "
+            f"{percent(speed / copy_speed(loop))} of this machine's copy speed of {size(copy_speed(loop))}/s"
+        )
+    return [
+        Cause(
+            rule="list_batch",
+            title="Batches are built from a Python list of arrays: list → numpy → torch.",
+            atoms=indices(claimed),
+            residual=residual,
+            evidence=(*evidence, *convolutions_told(loop)),
+            advice=ADVICE,
+            sweeps=calls if moved / calls > SWEPT_BYTES else 0,
+        )
+    ]
+
+
+def _sample_calls(loop: Loop, claimed: list[Atom]) -> int:
+    """Return how often a batch was built: calls of the spans it is built in, else the updates."""
+    nodes = {atom.node.id: atom.node for atom in claimed if atom.node.phase is Phase.SAMPLE}
+    calls = sum(node.calls for node in nodes.values() if node.kind == "span")
+    return calls or loop.updates

@@ -1,0 +1,74 @@
+"""heavy_sync_env: environments heavy enough for processes are stepped one after the other while cores are idle.
+
+A message to a process and back costs about a tenth of a millisecond. An environment that takes several times
+that is worth a process of its own, as long as there are cores that nobody uses.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.env_processes import idle_cores, stepped_from, vector_nodes, worker_steps
+from hotloop.profiling.diagnosis.evidence import busy_ns, duration, hottest, indices, times
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.trace.model import Node
+
+HEAVY_NS = 300_000
+"""An environment's step from which a process pays: several times what a message to it and back costs."""
+MESSAGE_NS = 60_000
+"""What sending an action and receiving an observation costs the main thread, for each environment."""
+UNEVEN = 1.1
+"""A vector step ends with its slowest environment."""
+LEAST_IDLE = 0.7
+"""How much of a core must be free to count as one more."""
+ADVICE = """\
+Give each environment a process; there are cores that nobody uses:
+    env = make_vec_env(make_env, n_envs=n, vec_env_cls=SubprocVecEnv)   # SB3; the default is DummyVecEnv
+    env = gym.vector.AsyncVectorEnv([make_env] * n)                     # Gymnasium; was SyncVectorEnv
+Keep numpy and torch at one thread in the workers (OMP_NUM_THREADS=1), guard the script by
+`if __name__ == "__main__":`, and use as many environments as cores, or a multiple of it."""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find a vector environment that steps heavy environments in the main thread of a machine with idle cores."""
+    inside = {each.id for node in vector_nodes(loop) for each in _environments(loop, node)}
+    if not inside or worker_steps(loop) is not None:
+        return []
+    claimed = loop.where(lambda atom: atom.node.id in inside)
+    per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1)
+    idle = idle_cores(loop)
+    workers = int(min(loop.num_envs + 0.5, idle + 2.0 - LEAST_IDLE))
+    if per_step_ns < HEAVY_NS or workers < 2:
+        return []
+    ideal = 1.0 / workers
+    message = MESSAGE_NS / per_step_ns
+    return [
+        Cause(
+            rule="heavy_sync_env",
+            title=f"{times(loop.num_envs)} heavy environments are stepped one after the other while cores are idle.",
+            atoms=indices(claimed),
+            residual=clamped(UNEVEN * ideal + message, ideal, 1.5 * ideal + 2 * message),
+            evidence=(
+                f"an environment step takes {duration(per_step_ns)} of processor time, a message to a process and "
+                f"back about {duration(2 * MESSAGE_NS)}",
+                f"{idle:.1f} of {loop.machine.get('cores')} cores are idle; the gain is for {workers} processes",
+                hottest(loop, claimed, 2),
+            ),
+            advice=ADVICE,
+            general=True,
+            blame=stepped_from(claimed),
+        )
+    ]
+
+
+def _environments(loop: Loop, vector: Node) -> list[Node]:
+    """Return what lies below single environments in a vector environment; nothing if it is written for arrays."""
+    found: list[Node] = []
+    waiting = list(loop.thread.children.get(vector.id, ()))
+    while waiting:
+        node = waiting.pop()
+        if node.kind == "span" and node.phase is Phase.ENV and ".step_" not in node.name:
+            found += loop.thread.subtree(node)
+        else:
+            waiting += loop.thread.children.get(node.id, ())
+    return found

@@ -1,0 +1,87 @@
+"""python_loop: features or searches are computed by Python loops, environment by environment, cell by cell.
+
+The interpreter spends some 50 ns on the smallest operation; a kernel does it in one. What gives a loop away
+is time spent on lines that vectorised code spends none on: `for`, `while`, `if`, queue and set operations.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.profiling.diagnosis.evidence import (
+    Function,
+    busy_ns,
+    duration,
+    function_of,
+    hottest,
+    indices,
+    times,
+    with_callers,
+)
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop
+
+INTERPRETED = re.compile(
+    r"^(for|while|if|elif|else|continue|break|and|or|not|def)\b|\.(popleft|append|appendleft|add|pop|discard)\("
+    r"|(?<![\w.])(heappush|heappop|deque|set|divmod|len|min|max|abs|sum|map|any|all|zip|enumerate|sorted)\("
+)
+SEARCH = re.compile(r"\.popleft\(|\bheappop\(|\bdeque\(|^while\b.*(queue|stack|frontier|open|heap)")
+LOOPING = re.compile(r"^(for|while)\b|\.popleft\(|\.pop\(|\bfor \w+ in range\(")
+FEWEST_ENVS = 4
+LEAST_INTERPRETED = 0.25
+"""A function counts as a Python loop from this share of its time on interpreted lines."""
+LEAST_NS = 5_000
+"""Less than this per environment step is less than a hundred Python operations: not worth a kernel."""
+ADVICE = """\
+Compile the loop over environments and cells into one kernel call (or vectorise it over a leading axis):
+    @numba.njit(cache=True)
+    def reachable(blocked, starts, out):       # [N, H, W] bool, [N, 2] int, [N] int
+        for n in range(len(starts)):           # same loops, machine speed
+            ...
+    reachable(boards, heads, self.features[:, 10])   # one call a vector step"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find the user's own interpreted loops inside the environment."""
+    pool = loop.where(lambda a: bool(a.stack) and a.stack[0].own and _features(loop, a))
+    groups: dict[Function, list[Atom]] = {}
+    for atom in pool:
+        groups.setdefault(function_of(atom.stack[0]), []).append(atom)
+    looping = [atom for atoms in groups.values() if _interpreted(loop, atoms) for atom in atoms]
+    claimed = with_callers(loop, looping) if looping else []
+    per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1)
+    if not claimed or per_step_ns < LEAST_NS:
+        return []
+    return [
+        Cause(
+            rule="python_loop",
+            title="The environment's features or search run as Python loops, one environment at a time.",
+            atoms=indices(claimed),
+            residual=clamped(0.03, 0.01, 0.1),
+            evidence=(
+                f"{duration(per_step_ns)} of interpreted Python an environment step, "
+                f"{times(loop.num_envs)} environments a vector step",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+        )
+    ]
+
+
+def _features(loop: Loop, atom: Atom) -> bool:
+    """Say whether an atom can be the making of observations: in the environment, or just before or after it."""
+    if loop.phases(atom.node) & ENVIRONMENT:
+        return True
+    return atom.node.phase not in LEARNING and loop.beside_env(atom.node)
+
+
+def _interpreted(loop: Loop, atoms: list[Atom]) -> bool:
+    """Say whether a function loops in Python: a search, or a loop over many environments."""
+    texts = [(atom.stack[0].text, atom.ns) for atom in atoms]
+    whole = sum(ns for _, ns in texts)
+    loops = any(LOOPING.search(text) for text, _ in texts)
+    searches = any(SEARCH.search(text) for text, _ in texts)
+    interpreted = sum(ns for text, ns in texts if INTERPRETED.search(text))
+    if interpreted < LEAST_INTERPRETED * whole:
+        return False
+    return searches or (loops and loop.num_envs >= FEWEST_ENVS)

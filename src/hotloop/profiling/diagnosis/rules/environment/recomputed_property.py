@@ -1,0 +1,119 @@
+"""recomputed_property: the same value is computed again at every access, from many places, many times a step.
+
+An attribute access that runs Python code is a property: the caller's line says `.name` without a call.
+Methods without arguments that are called from several places are the same thing with brackets. A cached
+property is never seen this way, for the frame above its code is not the user's.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from hotloop.profiling.diagnosis.evidence import (
+    Function,
+    bare_name,
+    duration,
+    function_of,
+    hottest,
+    indices,
+    times,
+    total_ns,
+)
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.trace.model import Frame
+
+FEWEST_READS = 2
+FEWEST_CALLS = 3
+"""A method is often called from two places, `reset` and `step`; a property is read in both or more."""
+CONSTANT = re.compile(r"\b(torch|np|numpy)\.(isin|in1d)\(")
+NOT_GETTERS = frozenset({"step", "reset", "render", "sample", "close", "forward"})
+ADVICE = """\
+Compute it once per state and keep it:
+    @functools.cached_property            # was @property; the state does not change after it is made
+    def full_location(self): ...
+    self.is_loaded = bool(np.isin(tiles, WALKABLE).any())   # once, where the object is made
+A class with __slots__ needs a field instead of cached_property."""
+
+
+@dataclass(slots=True)
+class Getter:
+    """A function without arguments, the places it is read from, and the time inside it."""
+
+    is_property: bool = False
+    sites: dict[tuple[str, int], float] = field(default_factory=dict)
+    """Time by the line that reads it."""
+
+    @property
+    def repeated(self) -> bool:
+        """Whether it is read from enough places to be computed more than once a step."""
+        return len(self.sites) >= (FEWEST_READS if self.is_property else FEWEST_CALLS)
+
+    @property
+    def ns(self) -> float:
+        """Time of all reads."""
+        return sum(self.sites.values())
+
+    @property
+    def reads(self) -> float:
+        """About how often it is read a step: an ordinary line reads it once, a line in a loop more often."""
+        return max(self.ns / statistics.median(self.sites.values()), float(len(self.sites)))
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find time inside getters that are read from several places, outside of learning."""
+    pool = loop.where(lambda atom: bool(atom.stack) and not (loop.phases(atom.node) & LEARNING))
+    getters: dict[Function, Getter] = {}
+    for atom in pool:
+        for inner, caller, is_property in getter_calls(atom.stack):
+            getter = getters.setdefault(function_of(inner), Getter(is_property))
+            site = (caller.file, caller.line)
+            getter.sites[site] = getter.sites.get(site, 0.0) + atom.ns
+    repeated = {key: getter for key, getter in getters.items() if getter.repeated}
+    claimed: list[Atom] = []
+    for atom in pool:
+        inside = [function_of(inner) for inner, _, _ in getter_calls(atom.stack)]
+        if any(key in repeated for key in inside):
+            claimed.append(atom)
+    if not claimed:
+        return []
+    return [_cause(loop, claimed, repeated)]
+
+
+def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]]:
+    """Yield each own function entered by `.name` or `.name()`, its caller, and whether it is a property."""
+    for inner, caller in itertools.pairwise(stack):
+        name = bare_name(inner)
+        # Most lines do not have the name at all, and to compile a pattern takes longer than to look for it.
+        if not inner.own or name in NOT_GETTERS or f".{name}" not in caller.text:
+            continue
+        found = re.search(rf"\.{re.escape(name)}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
+        if found:
+            yield inner, caller, found.group(1) is None
+
+
+def _cause(loop: Loop, claimed: list[Atom], repeated: dict[Function, Getter]) -> Cause:
+    steps = max(loop.env_steps, 1)
+    whole = total_ns(claimed)
+    everything = sum(getter.ns for getter in repeated.values())
+    left = sum(getter.ns / getter.reads for getter in repeated.values()) / everything
+    names = sorted(repeated, key=lambda key: -repeated[key].ns)[:4]
+    told = ", ".join(f"{name[1].rsplit('.', 1)[-1]} from {len(repeated[name].sites)} places" for name in names)
+    constants = sum(atom.ns for atom in claimed if atom.own and CONSTANT.search(atom.own.text))
+    return Cause(
+        rule="recomputed_property",
+        title=f"{names[0][1].rsplit('.', 1)[-1]} and the like are computed again at every access.",
+        atoms=indices(claimed),
+        residual=clamped(left, left / 2, 2 * left),
+        evidence=(
+            f"{duration(whole / steps)} an environment step inside {times(len(repeated))} getters",
+            f"read in lines seen: {told}",
+            *([f"{duration(constants / steps)} of it tests membership in a constant (isin)"] if constants else []),
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )

@@ -1,0 +1,74 @@
+"""render_bound: most of an environment's step goes into drawing a picture.
+
+General drawing libraries draw large and shrink, anti-alias, and draw again what did not change. Drawing at
+the size the agent sees, from a cached background, takes little more than writing the pixels.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import (
+    bare_name,
+    busy_ns,
+    duration,
+    hottest,
+    indices,
+    left_over,
+    own_text,
+    percent,
+    total_ns,
+)
+from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+
+LIBRARY = re.compile(r"[/\\](PIL|pygame|cv2|matplotlib|cairo|OpenGL|pyglet|skimage)[/\\]")
+CALLS = re.compile(r"\b(pygame|cv2|ImageDraw|Image|gfxdraw|plt)\.\w|\bdraw\.\w+\(|\.(blit|resize|smoothscale)\(")
+DRAWS = re.compile(r"render|draw|paint|rasteri", re.IGNORECASE)
+LEAST_OF_ENV = 0.3
+DIRECT_DRAW_NS = 100_000
+"""What drawing a small picture with array operations takes: some tens of them, and writing the pixels."""
+ADVICE = """\
+Draw at the size the agent sees, on a copy of what does not change:
+    self.background = self._draw_board()           # once an episode, [128, 128, 3] uint8
+    frame = self.background.copy()
+    for y, x, sprite, mask in self.moving():       # small precomputed sprites
+        np.copyto(frame[y:y + S, x:x + S], sprite, where=mask)
+Train without render_mode, and draw only the frames that are observed."""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find drawing that takes a large part of the environment's time."""
+    around = ENVIRONMENT | {Phase.OTHER, Phase.ACT, Phase.STORE}
+    pool = loop.where(lambda atom: bool(loop.phases(atom.node) & ENVIRONMENT) or atom.node.phase in around)
+    claimed = [atom for atom in pool if _draws(loop, atom)]
+    env_ns = total_ns(atom for atom in pool if loop.phases(atom.node) & ENVIRONMENT)
+    steps = max(loop.env_steps, 1)
+    if not claimed or total_ns(claimed) < LEAST_OF_ENV * env_ns:
+        return []
+    if busy_ns(claimed) / steps < 2 * DIRECT_DRAW_NS:
+        return []
+    return [
+        Cause(
+            rule="render_bound",
+            title="Most of an environment step is drawing the picture.",
+            atoms=indices(claimed),
+            residual=left_over(claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS),
+            evidence=(
+                f"drawing takes {duration(total_ns(claimed) / steps)} of the "
+                f"{duration(env_ns / steps)} of an environment step ({percent(total_ns(claimed) / env_ns)})",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+            sweeps=steps,
+        )
+    ]
+
+
+def _draws(loop: Loop, atom: Atom) -> bool:
+    if Phase.RENDER in loop.phases(atom.node):
+        return True
+    if any(LIBRARY.search(frame.file) for frame in atom.stack) or CALLS.search(own_text(atom)):
+        return True
+    return any(frame.own and DRAWS.search(bare_name(frame)) for frame in atom.stack)

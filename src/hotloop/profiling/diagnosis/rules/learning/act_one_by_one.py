@@ -1,0 +1,80 @@
+"""act_one_by_one: the policy is called once for each environment instead of once for all of them.
+
+A small network's call costs the same for one observation as for thirty: some tens of microseconds of calls and
+hardly any arithmetic. A batch pays it once a vector step.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import busy_ns, duration, hottest, indices, left_over, times
+from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop
+from hotloop.profiling.trace.model import Node
+
+FEWEST_ENVS = 4
+FOR_EACH = 0.8
+"""Acting calls for each environment step from which the policy is called for every environment apart."""
+ARITHMETIC = 4.0
+"""A batch of a few rows reaches about a quarter of the machine's peak on one core."""
+ADVICE = """\
+Stack the observations and call the policy once a vector step:
+    obs = np.stack(observations)                         # [N, ...]; a vector environment gives it so
+    with torch.no_grad():
+        actions = policy(torch.from_numpy(obs)).argmax(1).numpy()   # one call for all N"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find module calls for acting that are as many as the environment steps of a vector environment."""
+    num_envs = loop.num_envs
+    if not loop.env_steps or num_envs < FEWEST_ENVS:
+        return []
+    calls = {
+        node.id: node
+        for node in loop.thread.nodes
+        if node.kind == "span" and _acts(loop, node) and node.calls >= FOR_EACH * loop.env_steps
+    }
+    if not calls:
+        return []
+    names = {node.name for node in calls.values()}
+    claimed = loop.where(lambda atom: atom.node.id in calls or _under(loop, atom, calls) or _between(atom.node, names))
+    made = sum(node.calls for node in calls.values())
+    flops = sum(loop.counted("flops", node) for node in calls.values())
+    peak = float(loop.machine.get("peak_flops_1") or loop.machine.get("peak_flops") or 5e10)
+    once_ns = busy_ns(claimed) / num_envs
+    batch_ns = once_ns + ARITHMETIC * flops / peak * 1e9
+    return [
+        Cause(
+            rule="act_one_by_one",
+            title="The policy is called for one environment at a time.",
+            atoms=indices(claimed),
+            residual=left_over(claimed, batch_ns, 0.7 * once_ns, 2 * batch_ns),
+            evidence=(
+                f"{times(made / loop.vector_steps)} calls for acting a vector step of {times(num_envs)} environments",
+                f"a call takes {duration(sum(node.total_ns for node in calls.values()) / made)}, "
+                f"its arithmetic {duration(flops / made / peak * 1e9)}",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+        )
+    ]
+
+
+def _acts(loop: Loop, node: Node) -> bool:
+    """Say whether a span is an outermost call for acting: a network's, or a policy's own method."""
+    if node.phase is not Phase.ACT:
+        return False
+    parent = loop.parent(node)
+    return parent is None or not (loop.phases(parent) & (LEARNING | ENVIRONMENT | {Phase.ACT, Phase.EVALUATE}))
+
+
+def _under(loop: Loop, atom: Atom, calls: dict[int, Node]) -> bool:
+    return any(node.id in calls for node in loop.lineage(atom.node))
+
+
+def _between(node: Node, names: set[str]) -> bool:
+    """Say whether a gap lies between two acting calls: it makes one observation ready, or takes one action out."""
+    if node.kind != "gap":
+        return False
+    before, _, after = node.name.strip("()").partition(" → ")
+    return before in names and after in names

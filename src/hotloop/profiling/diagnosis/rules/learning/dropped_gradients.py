@@ -1,0 +1,51 @@
+"""dropped_gradients: a backward computes gradients of weights that are zeroed before any optimiser takes them.
+
+An actor learns through its critics: of these, only the way to the actions is needed, not the gradients of their
+weights, which are half of the arithmetic of a backward pass.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import hottest, indices, meeting_line, percent
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import Loop
+
+LEAST_PART = 0.05
+"""Of the gradients written, those that were dropped."""
+WEIGHTS_PART = 0.5
+"""Of a backward through a layer: the gradient of its weights. The other half is that of its inputs."""
+ADVICE = """\
+Say whose gradients a backward is for, or switch those of the others off meanwhile:
+    actor_loss.backward(inputs=list(actor.parameters()))     # none are left in the critics
+    critics.requires_grad_(False)                            # or so: before the actor's loss is computed,
+    ...                                                      # and True again after its backward
+The results are the same to the bit."""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find gradients that were written after one step of their optimiser and zeroed before its next."""
+    taken, dropped = (loop.counts.get(f"gradients_{name}_elements", 0) for name in ("taken", "dropped"))
+    claimed = loop.where(lambda atom: atom.node.phase is Phase.BACKWARD and atom.node.kind == "span")
+    if not claimed or not dropped or dropped < LEAST_PART * (taken + dropped):
+        return []
+    wasted = WEIGHTS_PART * dropped / (taken + dropped)
+    place = (loop.trace.manifest.get("torch") or {}).get("gradients_dropped_at")
+    return [
+        Cause(
+            rule="dropped_gradients",
+            title="Gradients are computed and thrown away: of weights that this loss does not train.",
+            atoms=indices(claimed),
+            residual=clamped(1 - wasted, 1 - 1.6 * wasted, 1 - 0.4 * wasted),
+            evidence=(
+                f"{percent(dropped / (taken + dropped))} of the gradients written were zeroed before an optimiser took "
+                "them",
+                f"{dropped / max(loop.updates, 1):,.0f} of them an update, about {percent(wasted)} of what backward "
+                "passes do",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+            general=True,
+            blame=(str(place[0]), int(place[1])) if place else meeting_line(claimed),
+        )
+    ]

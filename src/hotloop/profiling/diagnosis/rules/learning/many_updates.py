@@ -1,0 +1,69 @@
+"""many_updates: the number of updates grows with that of environments, and learning takes most of the time.
+
+The ratio is often hidden (`num_envs // 4`). Few large batches use the processor better than many small ones:
+a small update costs mostly calls, not arithmetic. Changing the ratio changes the maths, so the target is
+stated.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, meeting_line, percent, times, total_ns
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop
+
+FEWEST_ENVS = 32
+ENVS_PER_UPDATE = 64
+TOO_MANY = 4.0
+"""How many times the target it takes before it is called too many."""
+LEAST_SHARE = 0.5
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find off-policy learners with many updates for every vector step."""
+    if loop.num_envs < FEWEST_ENVS or not loop.updates or not _off_policy(loop):
+        return []
+    ratio = loop.updates / loop.vector_steps
+    target = max(1.0, loop.num_envs // ENVS_PER_UPDATE)
+    learning = loop.where(lambda atom: atom.node.phase in LEARNING)
+    share = loop.share(learning)
+    if ratio < TOO_MANY * target or share < LEAST_SHARE:
+        return []
+    return [
+        Cause(
+            rule="many_updates",
+            title=f"{times(ratio)} updates a vector step: learning takes {percent(share)} of the time.",
+            atoms=indices(learning),
+            residual=clamped(target / ratio, 0.9 * target / ratio, 2 * target / ratio),
+            evidence=(
+                f"{times(ratio)} updates for each vector step of {times(loop.num_envs)} environments "
+                f"({times(loop.updates / loop.env_steps)} an environment step)",
+                f"an update takes {duration(total_ns(learning) / loop.updates)}",
+                f"the gain is for {times(target)} updates a vector step; less is learned per step",
+                hottest(loop, learning),
+            ),
+            advice=_advice(loop, ratio, target),
+            general=True,
+            blame=meeting_line(learning),
+        )
+    ]
+
+
+def _off_policy(loop: Loop) -> bool:
+    """Say whether batches are drawn from replay for the updates: not PPO's epochs over a rollout."""
+    drawn = sum(
+        node.calls
+        for node in loop.thread.nodes
+        if node.kind == "span" and node.phase is Phase.SAMPLE and not node.name.endswith(".get")
+    )
+    return drawn >= 0.5 * loop.updates
+
+
+def _advice(loop: Loop, ratio: float, target: float) -> str:
+    return (
+        "Make the ratio explicit, do fewer and larger updates, and check the learning curve per minute:\n"
+        f"    UPDATES_PER_STEP = {target:.0f}        # was {ratio:.0f} for {loop.num_envs:.0f} environments\n"
+        "    BATCH = 256                  # larger batches make up for fewer updates\n"
+        "    for _ in range(UPDATES_PER_STEP):\n"
+        "        agent.update(replay.sample(BATCH))"
+    )

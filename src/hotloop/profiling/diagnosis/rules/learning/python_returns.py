@@ -1,0 +1,95 @@
+"""python_returns: returns or advantages are computed step by step, environment by environment, in Python.
+
+A recurrence over time needs a loop, but not an interpreted one: a few array operations a step cost 3 µs each as
+small tensors and 1 µs as numpy scalars, where a compiled loop takes a nanosecond.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import Function, busy_ns, duration, function_of, hottest, indices, times
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+
+BACKWARDS = re.compile(r"^for\b.*(\breversed\(|,\s*-1,\s*-1\)|\[::-1\])")
+"""Time is walked through from its end."""
+CARRIES = re.compile(r"\b(\w+)\s*=(?!=).*(\*\s*\1\b(?!\s*[.(\[])|=\s*\1\s*\*)|\b(\w+)\[[^\]]*\]\s*=(?!=).*\*\s*\3\[")
+"""`R = r + gamma * R`: the value of the last step, times something, is part of the next."""
+DISCOUNTS = re.compile(r"(?i)gamma|lambda|\blam\b|discount|gae|advant|return|delta|reward")
+OF_TIME = re.compile(r"(?i)\.insert\(0,|\.appendleft\(|delta.*=.*(gamma|discount).*\*|\[(t|step|i|k) \+ 1\b")
+"""Beside a recurrence, it tells a loop over time where the head of the loop was never seen, for it costs little."""
+LONGEST, AROUND = 25, 6
+"""Lines between the head of the loop and the recurrence; lines around it if the head was not seen."""
+LEAST_NS = 1_000
+"""For each environment step: less is what one array operation for all environments at once costs."""
+ELSEWHERE = ENVIRONMENT | {
+    Phase.ACT,
+    Phase.FORWARD,
+    Phase.BACKWARD,
+    Phase.OPTIMISE,
+    Phase.EVALUATE,
+    Phase.LOG,
+    Phase.CHECKPOINT,
+}
+ADVICE = """\
+Compile the recurrence (or loop over time only, with all environments in one array):
+    @numba.njit(cache=True)
+    def gae(rewards, values, dones, gamma, lam, out):      # [T, N] float32 arrays; values [T + 1, N]
+        for n in range(rewards.shape[1]):
+            running = 0.0
+            for t in range(rewards.shape[0] - 1, -1, -1):
+                alive = 1.0 - dones[t, n]
+                delta = rewards[t, n] + gamma * values[t + 1, n] * alive - values[t, n]
+                running = delta + gamma * lam * alive * running
+                out[t, n] = running"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find own functions outside of networks and environments that walk backwards through time."""
+    pool = loop.where(lambda a: a.own is not None and not (a.node.kind == "span" and a.node.phase in ELSEWHERE))
+    regions = recurrences(pool)
+    claimed = [atom for atom in pool if _inside(atom, regions)]
+    per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1) if claimed else 0.0
+    if per_step_ns < LEAST_NS:
+        return []
+    return [
+        Cause(
+            rule="python_returns",
+            title="Returns or advantages are computed in an interpreted loop over time.",
+            atoms=indices(claimed),
+            # 1 to 5 ns a step and environment are left, and three calls for a rollout.
+            residual=clamped(0.02, 0.0, 0.08),
+            evidence=(
+                f"{duration(per_step_ns)} an environment step; a compiled loop takes some nanoseconds",
+                f"{times(loop.num_envs)} environments a vector step",
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+        )
+    ]
+
+
+def recurrences(pool: list[Atom]) -> list[tuple[Function, int, int]]:
+    """Return the functions and lines, first and last, of loops over time that carry a discounted value on."""
+    lines = {(function_of(atom.own), atom.own.line): atom.own.text for atom in pool if atom.own is not None}
+    found = []
+    for (function, line), text in lines.items():
+        if not (CARRIES.search(text) and DISCOUNTS.search(text)):
+            continue
+        near = {at: each for (where, at), each in lines.items() if where == function and -LONGEST <= at - line <= 3}
+        heads = [at for at, each in near.items() if at < line and BACKWARDS.search(each)]
+        # A running return, one addition a step, has neither a head nor anything of time beside it.
+        if heads:
+            found.append((function, max(heads), line + 3))
+        elif any(OF_TIME.search(each) for at, each in near.items() if at >= line - AROUND):
+            found.append((function, line - AROUND, line + 3))
+    return found
+
+
+def _inside(atom: Atom, regions: list[tuple[Function, int, int]]) -> bool:
+    if atom.own is None:
+        return False
+    here, line = function_of(atom.own), atom.own.line
+    return any(here == function and first <= line <= last for function, first, last in regions)

@@ -1,0 +1,73 @@
+"""small_device: the network is too small for the GPU, which waits while the host sends it tiny pieces of work.
+
+Each operation costs some ten microseconds to launch, each transfer and each value read a wait. A small
+network's arithmetic takes less than that; the processor does it while the launch would be under way.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import DEVICE_PHASES
+from hotloop.profiling.diagnosis.evidence import duration, indices, meeting_line, percent, size, total_ns
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.trace.model import Node
+
+LEAST_SHARE = 0.2
+"""Part of the loop in work meant for the device, below which nothing is gained by moving it."""
+MOST_BUSY = 0.25
+"""Part of that time in which the device computes, above which it is used well enough."""
+SLOW_HOST = 0.2
+"""Part of one core's peak that small layers reach on the processor."""
+ADVICE = """\
+Compare with the processor, or give the device more to do at once:
+    device = "cpu"                                  # networks below some hundred thousand weights
+    BATCH, NUM_ENVS = 8 * BATCH, 8 * NUM_ENVS       # larger batches cost the device nothing here
+    update = torch.compile(update, mode="reduce-overhead")   # CUDA graphs: one launch for a whole update
+Keep values on the device, and move observations of all environments in one transfer."""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find work for a device that keeps it busy for a small part of the time it takes."""
+    nodes = [node for node in loop.thread.nodes if node.kind == "span" and node.phase in DEVICE_PHASES]
+    chosen = {node.id for node in nodes}
+    whole = [node for node in nodes if not _within(loop, node)]
+    device_ns = sum(node.device_ns for node in whole)
+    claimed = loop.where(lambda atom: atom.node.id in chosen)
+    host_ns = total_ns(claimed)
+    if not loop.machine.get("gpu") or not device_ns or host_ns < LEAST_SHARE * loop.wall_ns:
+        return []
+    if device_ns > MOST_BUSY * host_ns:
+        return []
+    flops = sum(loop.counted("flops", node) for node in nodes)
+    peak = float(loop.machine.get("peak_flops_1") or 0.0)
+    on_host_ns = flops / (SLOW_HOST * peak) * 1e9 if peak else device_ns
+    # The calls into torch remain on the processor: about half of what they cost with a device behind them.
+    mid = min(0.5 + on_host_ns / host_ns, 1.0)
+    return [
+        Cause(
+            rule="small_device",
+            title="The network is too small for the device: the host is busy with sending it work.",
+            atoms=indices(claimed),
+            residual=clamped(mid, 0.5 * mid, mid + 0.3),
+            evidence=(
+                f"the device computes for {percent(device_ns / host_ns)} of the {duration(host_ns)} spent on it, "
+                f"{percent(device_ns / loop.wall_ns)} of the loop",
+                f"{size(flops, 'FLOP')} in all; one core would take about {duration(on_host_ns)} for them",
+                *_told_by_the_device(loop),
+            ),
+            advice=ADVICE,
+            general=True,
+            blame=meeting_line(claimed),
+        )
+    ]
+
+
+def _told_by_the_device(loop: Loop) -> list[str]:
+    busy = loop.trace.main.memory.gpu_busy_percent
+    busy = busy[busy >= 0]
+    return [f"its driver saw it at work for {percent(float(busy.mean()) / 100)} of the time"] if len(busy) else []
+
+
+def _within(loop: Loop, node: Node) -> bool:
+    """Say whether a span's device time is part of another's around it."""
+    return any(each.phase in DEVICE_PHASES and each.kind == "span" for each in loop.lineage(node)[1:])

@@ -1,0 +1,77 @@
+"""idle_cores: torch is held to few threads although its network is large and cores are free.
+
+One thread is right for small networks and in workers. A large matrix product or convolution is divided among
+threads nearly without loss.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.env_processes import idle_cores
+from hotloop.profiling.diagnosis.evidence import duration, indices, meeting_line, size, times, total_ns
+from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.trace.model import Node
+
+COMPUTES = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.ACT})
+LEAST_FLOPS = 5e8
+"""Arithmetic of one call from which dividing it among threads pays: five to ten milliseconds of one core."""
+LEAST_SPEED = 0.2
+"""Part of one core's peak that a call must reach: below, it is bound by something else than arithmetic."""
+PARALLEL = 0.9
+"""Part of a large call that is divided among threads; the rest is Python, allocation and small operations."""
+LEAST_IDLE = 0.7
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find large networks computed by fewer threads than there are cores for them."""
+    torch = loop.trace.manifest.get("torch") or {}
+    threads = int(torch.get("threads") or 0)
+    idle = idle_cores(loop)
+    wanted = min(threads + int(idle + 1.0 - LEAST_IDLE), int(loop.machine.get("cores") or threads))
+    nodes = [node for node in loop.thread.nodes if _is_large(loop, node)]
+    chosen = {node.id for node in nodes}
+    claimed = loop.where(lambda atom: atom.node.id in chosen)
+    if loop.machine.get("gpu") or not threads or wanted <= threads or not claimed:
+        return []
+    flops = sum(loop.counted("flops", node) for node in nodes)
+    calls = sum(node.calls for node in nodes)
+    place = torch.get("set_at")
+    ratio = _time(wanted, PARALLEL) / _time(threads, PARALLEL)
+    return [
+        Cause(
+            rule="idle_cores",
+            title=f"Torch computes a large network with {threads} thread{'s' * (threads > 1)} while cores are idle.",
+            atoms=indices(claimed),
+            residual=clamped(ratio, threads / wanted, _time(wanted, 0.6) / _time(threads, 0.6)),
+            evidence=(
+                f"{idle:.1f} of {loop.machine.get('cores')} cores are idle; torch uses {threads} of them",
+                f"{size(flops / calls, 'FLOP')} a call in {duration(total_ns(claimed) / calls)}, {times(calls)} calls",
+            ),
+            advice=_advice(wanted),
+            general=True,
+            blame=(str(place[0]), int(place[1])) if place else meeting_line(claimed),
+        )
+    ]
+
+
+def _time(threads: int, parallel: float) -> float:
+    """Return the time of work of length 1 of which a part is divided among threads (Amdahl)."""
+    return 1.0 - parallel + parallel / threads
+
+
+def _is_large(loop: Loop, node: Node) -> bool:
+    flops = loop.counted("flops", node)
+    if node.kind != "span" or node.phase not in COMPUTES or not node.calls or flops < LEAST_FLOPS * node.calls:
+        return False
+    peak = float(loop.machine.get("peak_flops_1") or 0.0)
+    return flops >= LEAST_SPEED * peak * node.total_ns / 1e9
+
+
+def _advice(wanted: int) -> str:
+    return (
+        f"Let the learner use the cores that are free; the workers, if there are any, keep one thread each:\n"
+        f"    torch.set_num_threads({wanted})      # in the learner's process; or leave the call out\n"
+        "and unset OMP_NUM_THREADS where it was set for the whole run. Measure both: for calls of about a\n"
+        "millisecond, one thread is as fast or faster."
+    )

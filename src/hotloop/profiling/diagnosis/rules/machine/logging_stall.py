@@ -1,0 +1,86 @@
+"""logging_stall: the loop writes, prints or flushes at every step.
+
+A scalar for TensorBoard costs some 50 µs, a flush waits for the disk, a printed line for the terminal. A curve
+of a million points shows no more than one of ten thousand.
+"""
+
+from __future__ import annotations
+
+import re
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, indices, matching, times, total_ns
+from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.trace.model import Node
+
+BOOKKEEPING = re.compile(r"\.(on_step|on_rollout_end|_update_info_buffer)$")
+"""Spans of the phase that write nothing themselves: what a library keeps for later, and callbacks."""
+WRITES = re.compile(
+    r"\.flush\(|\bos\.fsync\(|\.writerows?\(|\.to_csv\(|\bjson\.dump\(|\b(file|log|csv|out|stream|handle|f)\w*\.write\("
+    r"|\bopen\([^)]*,\s*(mode\s*=\s*)?['\"][aw]\+?['\"]|\bsys\.std(out|err)\.write\("
+)
+TARGET_RATE = 0.01
+"""A round of logging for each 100 steps of the loop: some points a second."""
+ADVICE = """\
+Collect, and write once in many steps; let the writer flush on its own:
+    self.sums += values                                   # each update, as tensors
+    if update % 100 == 0:
+        writer.add_scalar("loss", self.sums[0].item() / 100, update)
+    file = open(path, "a", buffering=1 << 20)             # once, not each step; no flush()
+    tqdm(..., mininterval=1.0)                            # and print seldom, without flush=True"""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find time in writers, prints and files, outside of checkpoints and evaluation."""
+    elsewhere = {Phase.CHECKPOINT, Phase.EVALUATE}
+    pool = loop.where(lambda atom: not (loop.phases(atom.node) & elsewhere))
+    spanned = [atom for atom in pool if outermost_writer(loop, atom.node) is not None]
+    inside = {atom.index for atom in spanned}
+    plain = [atom for atom in matching(pool, WRITES) if atom.index not in inside]
+    claimed = spanned + plain
+    if not claimed:
+        return []
+    writers = {node.id: node for atom in spanned if (node := outermost_writer(loop, atom.node)) is not None}
+    calls = sum(node.calls for node in writers.values())
+    residual = _residual(loop, spanned, plain, calls)
+    steps = max(loop.vector_steps, 1)
+    names = sorted({node.name for node in writers.values()})[:4]
+    return [
+        Cause(
+            rule="logging_stall",
+            title="Logging holds the loop up: something is written, printed or flushed nearly every step.",
+            atoms=indices(claimed),
+            residual=residual,
+            evidence=(
+                *([f"{times(calls / steps)} calls a step of {', '.join(names)}"] if calls else []),
+                f"{duration(total_ns(claimed) / steps)} a step"
+                + (f", {duration(total_ns(plain) / steps)} of it on lines that write files" if plain else ""),
+                *([f"the longest call took {duration(max(n.max_ns for n in writers.values()))}"] if writers else []),
+                hottest(loop, claimed),
+            ),
+            advice=ADVICE,
+        )
+    ]  # fmt: skip
+
+
+def outermost_writer(loop: Loop, node: Node) -> Node | None:
+    """Return the outermost span of logging that a node is in, None if there is none."""
+    spans = [
+        n for n in loop.lineage(node) if n.kind == "span" and n.phase is Phase.LOG and not BOOKKEEPING.search(n.name)
+    ]
+    return spans[-1] if spans else None
+
+
+def _residual(loop: Loop, spanned: list[Atom], plain: list[Atom], calls: int) -> Residual:
+    """What is left when a round of logging happens once in 100 steps; nothing is gained where it does already.
+
+    How often a plain line runs is not known, so that its bound is wide.
+    """
+    lines = max(len(hot_lines(spanned)), 1)
+    rounds = calls / lines / max(loop.vector_steps, 1)
+    rare = min(TARGET_RATE / rounds, 1.0) if rounds else 1.0
+    whole = max(total_ns(spanned) + total_ns(plain), 1.0)
+    part = total_ns(spanned) / whole
+    mid = part * rare + (1 - part) * TARGET_RATE
+    return clamped(mid, mid / 10, part * min(10 * rare, 1.0) + (1 - part) * 0.5)

@@ -1,0 +1,137 @@
+"""oversubscription: more compute threads than processor cores that are free for them.
+
+Each small operation waits until the last of its threads has had its turn on a core, and the threads spin
+meanwhile and take the cores from the environments. One thread is fastest for small networks. What keeps the
+cores busy may be the run's own processes or somebody else's: then only the waiting shows it.
+"""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.evidence import indices, percent, times, total_ns
+from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.trace.model import Node, Process
+
+COMPUTES = LEARNING | {Phase.ACT}
+TOO_MANY = 1.25
+"""Busy threads for each core; up to here the scheduler hides it."""
+FEWEST_CALLS = 20
+WAITING = 0.6
+"""A network's code that is on the processor for less of its time than this waits for the other threads of its pool."""
+LEAST_BUSY, LEAST_STARVED = 0.05, 0.01
+"""Cores kept busy by others, and the share of time without a core, that are worth telling."""
+LEAST_SAMPLES = 50
+SMALL_NS = 10_000_000
+"""A call that takes less at best gains nothing by a second thread that is worth the waiting."""
+
+
+def find(loop: Loop) -> list[Cause]:
+    """Find torch thread pools larger than what the cores can carry beside the other busy processes."""
+    torch = loop.trace.manifest.get("torch") or {}
+    threads = int(torch.get("threads") or 0)
+    cores = int(loop.machine.get("cores") or 0)
+    busy = _busy(loop, cores)
+    computing = loop.where(lambda a: a.node.phase in COMPUTES and a.node.kind == "span")
+    if not cores or threads <= 1 or not computing:
+        return []
+    crowded = threads + busy > TOO_MANY * cores
+    if not crowded and not _wait_for_each_other(loop, computing):
+        return []
+    place = torch.get("set_at")
+    return [
+        Cause(
+            rule="oversubscription",
+            title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores."
+            if crowded
+            else f"Torch's {threads} threads wait for each other: something else keeps the {cores} cores busy.",
+            atoms=indices(computing),
+            residual=_undisturbed(computing),
+            evidence=(
+                f"torch uses {threads} threads, there are {cores} cores" + _others(loop, busy),
+                f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
+                f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
+                *_slowest(computing),
+            ),
+            advice=_advice(),
+            general=True,
+            blame=(str(place[0]), int(place[1])) if place else None,
+        )
+    ]
+
+
+def _busy(loop: Loop, cores: int) -> float:
+    """Return how many cores other processes keep busy while the main thread does not wait for them.
+
+    Workers that compute only while they are waited for are in nobody's way: as much of their work as fits
+    into the waiting is taken to be done there.
+    """
+    waited_ns = total_ns(loop.where(lambda atom: Phase.WAIT in loop.phases(atom.node)))
+    work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
+    return max(work_ns - cores * waited_ns, 0.0) / max(loop.wall_ns - waited_ns, 1.0)
+
+
+def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
+    """Say whether small networks wait for the threads that they are divided among."""
+    nodes = _spans(computing)
+    if loop.machine.get("gpu") or not nodes or sum(atom.n for atom in computing) < LEAST_SAMPLES:
+        return False
+    best_ns = sum(node.min_ns * node.calls for node in nodes) / sum(node.calls for node in nodes)
+    return best_ns < SMALL_NS and _computing_share(computing) < WAITING
+
+
+def _others(loop: Loop, busy: float) -> str:
+    """Say what is known of those who keep the cores busy: other programs are not in the recording."""
+    starved = loop.trace.main.counts.get("starved_ns", 0) / loop.wall_ns
+    told = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
+    told += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
+    return "".join(f", {each}" for each in told)
+
+
+def _cpu_ns(process: Process) -> float:
+    return float(process.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in process.threads))
+
+
+def _undisturbed(computing: list[Atom]) -> Residual:
+    """Predict what remains by the fastest calls seen: they show what a call takes when nobody is in its way.
+
+    At worst the median call is what is left.
+    """
+    nodes = _spans(computing)
+    whole = sum(node.total_ns for node in nodes)
+    if not whole:
+        return clamped(0.6, 0.3, 0.9)
+    fastest = sum(node.min_ns * node.calls for node in nodes) / whole
+    median = sum(node.p50_ns * node.calls for node in nodes) / whole
+    return clamped(fastest, 0.7 * fastest, median)
+
+
+def _spans(computing: list[Atom]) -> list[Node]:
+    """Return the spans of the atoms that were called often enough and do not lie in one another."""
+    nodes = {atom.node.id: atom.node for atom in computing}
+    return [node for node in nodes.values() if node.calls >= FEWEST_CALLS and node.parent not in nodes]
+
+
+def _computing_share(computing: list[Atom]) -> float:
+    return sum(atom.cpu_ns for atom in computing) / max(total_ns(computing), 1.0)
+
+
+def _pool_s(loop: Loop) -> float:
+    main = loop.trace.main
+    return max(main.counts.get("cpu_ns", 0) - sum(thread.cpu_ns for thread in main.threads), 0) / 1e9
+
+
+def _slowest(computing: list[Atom]) -> list[str]:
+    nodes = sorted(_spans(computing), key=lambda node: -node.total_ns)[:2]
+    return [
+        f"{node.name} takes {node.mean_ns / 1e6:.2g} ms on average and {node.min_ns / 1e6:.2g} ms at best"
+        for node in nodes
+    ]
+
+
+def _advice() -> str:
+    return (
+        "Use one thread for small networks, and never more than the cores left over by the environments:\n"
+        "    torch.set_num_threads(1)             # first lines of the script; also in every worker\n"
+        '    os.environ["OMP_NUM_THREADS"] = "1"  # before importing numpy and torch, in workers'
+    )

@@ -1,0 +1,1 @@
+"""Rules about results and timings that cannot be trusted."""

@@ -1,0 +1,1 @@
+"""The recorder, inside the training process: hooks, stack sampler, call tree, writer."""

@@ -1,0 +1,400 @@
+"""The recorder: one background thread that drains the spans' logs, samples stacks and memory, and writes.
+
+Every tick (10 ms) it looks at all threads' stacks. Every block (200 ms) it may switch fine spans off or on, to
+learn what they cost. Every second it folds what was drained and appends it to the run's files, so that a run
+that is killed is readable up to its last second. If anything in here fails, recording stops with one warning
+and training goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+from hotloop.clock import now_ns, thread_cpu_ns
+from hotloop.notice import notice
+from hotloop.profiling.recorder.call_tree.fold import Ints, first_step, time_before
+from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun, mean_durations
+from hotloop.profiling.recorder.call_tree.threads import Threads
+from hotloop.profiling.recorder.call_tree.tree import codes_of
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace, tight_loop_ns
+from hotloop.profiling.recorder.process_stats import Vitals
+from hotloop.profiling.recorder.stack_sampler import StackBook
+from hotloop.profiling.recorder.writer import Write, Writer, describe_process, forget_within, write_window
+from hotloop.profiling.trace.stream_store import ProcessFiles
+from hotloop.spans import hot_path, registry
+
+SECOND_NS = 1_000_000_000
+TOTALS_EVERY_NS = 5 * SECOND_NS
+EAGER_NS = 10 * SECOND_NS
+"""At first every look counts, for a short recording has few: whatever they cost."""
+QUICK_NS = 2 * SECOND_NS
+FOLD_AT = 8_000
+"""Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
+RAW_AT = 50_000
+"""Single calls that are written before the window is over."""
+CROWDED, FLOOD_NS = 12_500, 100_000_000
+"""So many events in the threads' logs are taken out at once; if within this time, they come faster than is folded."""
+WINDOWS_BEFORE_DOUBLING = 600
+
+
+class Recorder:
+    """Records this process into a folder of its own."""
+
+    def __init__(self, folder: Path, options: RecordOptions, main: bool = True) -> None:
+        self.options = options
+        self._writer = Writer(ProcessFiles(folder, describe_process(main)))
+        if main:
+            self._writer.files.create()
+        self._threads = Threads()
+        self.accounts = self._threads.accounts
+        self.failure = ""
+        """Why it stopped before it was asked to."""
+        self.wrapper_ns: dict[str, float] = {}
+        """What the wrappers of hooks add to a call, by kind. Theirs: it may come in while recording."""
+        self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
+        self.working = threading.Lock()
+        """Held while the background thread works: a fork that waits for it copies no half-done work."""
+        self._stopping, self._paused, self._ident = False, False, 0
+        self._thread: threading.Thread | None = None
+        self._codes = codes_of([])
+
+    def start(self) -> None:
+        """Begin to record."""
+        begin = now_ns()
+        self.start_ns = self.loop_start_ns = self._window_start = begin
+        self._loop_started = self._seen_events = False
+        self.armed = not (self.options.after_s or self.options.after_steps)
+        """Whether what happens now is kept: the asked-for start is reached."""
+        self._steps_seen = self._window = self._windows_at_length = 0
+        self._window_ns = round(self.options.window_s * SECOND_NS)
+        self._last_look = self._looks_from = self._block_start = self._second_start = begin
+        self._learned_at = self._drained_at = begin
+        self._totals_at = self._ended_ns = 0
+        self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
+        self._background_ns = 0
+        self._rates, self._since_drain, self._timed, self._counted = (Counter[int]() for _ in range(4))
+        self._cuts: list[tuple[int, bool]] = []
+        self._vitals = Vitals()
+        self._process_marks = self._marks()
+        self._threads.listen()
+        self._governor.counted(registry.known_spans())
+        forget_within()
+        self.main = self._threads.open(threading.main_thread().ident or 0, begin)
+        self._thread = threading.Thread(target=self._run, name="hotloop", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop recording and write all that is left."""
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return
+        self._stopping = True
+        hot_path.wake()
+        thread.join(10)
+        registry.hush()
+        if not self.failure:
+            try:
+                self._second(self._ended_ns or now_ns(), last=True)
+                self._writer.files.close()
+            except Exception as error:
+                self._fail(error)
+        self._vitals.close()
+
+    def flush(self) -> bool:
+        """Write what was recorded until now; return False during a pause, when there is nothing new to write."""
+        if self._paused:
+            return False
+        with self.working:
+            try:
+                if self.armed and not self.failure:
+                    self._since_drain = self._since_drain + self._drain()
+                    self._fold(self._drained_at, self._governor.dark)
+                    self._write(self._drained_at)
+            except Exception as error:
+                self._fail(error)
+        return True
+
+    def forget(self) -> None:
+        """In a forked child: let go of what was the parent's."""
+        self._vitals.close()
+
+    def pause(self) -> int:
+        """Let spans do nothing and the background thread stand still until `resume`; return when that began."""
+        self.working.acquire()
+        self._paused = True
+        hot_path.hold(True)
+        self._silenced = registry.silence()
+        since = now_ns()
+        self._drain()
+        self._tally()
+        self._vitals.read_tallies(since, self.main)
+        return since
+
+    def resume(self, since: int) -> None:
+        """Go on as if no time had passed since a pause began: a window ends there, the next one begins now."""
+        try:
+            waiting = {account.index: len(account.pending) for account in self.accounts}
+            self._drain()
+            for account in self.accounts:
+                account.end_by(since, waiting.get(account.index, 0))
+            self._fold(since, self._governor.dark)
+            self._end_window(since)
+            now = now_ns()
+            for account in self.accounts:
+                account.skip(since, now)
+            for each in registry.known_tallies():
+                each.fresh()
+            self._window_start = self._block_start = self._second_start = self._learned_at = now
+            # The first look after it would last as long as the pause did.
+            self._last_look = self._looks_from = now
+            self._since_drain, self._rates = Counter(), Counter()
+            self._process_marks = self._marks()
+        except Exception as error:
+            self._fail(error)
+        finally:
+            if registry.recording():
+                registry.unsilence(self._silenced)
+            hot_path.hold(False)
+            self._paused = False
+            self.working.release()
+
+    def _run(self) -> None:
+        self._ident = threading.get_ident()
+        try:
+            while not self._stopping:
+                until = min(self._block_start + self._pace.block_ns, self._second_start + SECOND_NS, self._due_ns())
+                book, tick_ns, tallies = self._book, self._pace.tick_ns, registry.known_tallies()
+                looks, bumps = hot_path.watch(until, tick_ns, CROWDED, book.by_key, book.name_stack, tallies)
+                if self._stopping:
+                    break
+                with self.working:
+                    looks = [look for look in looks if look[0] >= self._looks_from]
+                    self._last_look = self._threads.take_looks(looks, self._last_look)
+                    self._vitals.take_bumps(bumps, self.main)
+                    self._tick(now_ns())
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.failure = f"{type(error).__name__}: {error}"
+        registry.hush()
+        self._vitals.close()
+        with suppress(OSError, ValueError):  # What failed once fails again; a stream without its end can be read.
+            self._writer.files.close()
+        remedy = "Training goes on unrecorded."
+        if isinstance(error, OSError):
+            remedy = f"Check the space and the rights of {str(self._writer.files.folder)!r}. {remedy}"
+        notice(f"stopped recording: {self.failure}. {remedy}")
+
+    def _tick(self, at: int) -> None:
+        if self._threads.waiting() > CROWDED:
+            self._relieve()
+        if at >= self._block_start + self._pace.block_ns:
+            self._vitals.read_memory(at, self.main)
+            self._turn_block()
+        if at >= min(self._second_start + SECOND_NS, self._due_ns()):
+            self._second(now_ns())
+
+    def _due_ns(self) -> int:
+        """Return when the window that was asked for begins or ends, if that is still to come."""
+        waits_for = self.options.for_s if self.armed else self.options.after_s
+        if self._stopping or not waits_for:
+            return self._second_start + SECOND_NS
+        return self.start_ns + round(waits_for * SECOND_NS)
+
+    def _drain(self) -> Counter[int]:
+        """Take what all threads have written; return how often each span began."""
+        self._drained_at = now_ns()
+        began = self._threads.drain(max(self._block_start, self.start_ns))
+        self._seen_events = self._seen_events or any(account.pending_events for account in self.accounts)
+        self._timed += began
+        self._rates += began
+        return began
+
+    def _turn_block(self) -> None:
+        at = now_ns()
+        was_dark, began = self._governor.dark, self._drain()
+        every = registry.known_spans()
+        self._governor.close_block(at - self._block_start, began + self._since_drain, self._tally())
+        self._since_drain = Counter()
+        self._block_start = at
+        changed = self._governor.open_block(every)
+        quick = at - self.loop_start_ns < QUICK_NS
+        if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
+            self._fold(at, was_dark)
+        elif changed:
+            # Folded with the second: several folds in a row find their code and data in the caches.
+            self._cuts.append((at, was_dark))
+        if quick:
+            # The first seconds of a loop show how fine its spans are: the budget should not wait for it.
+            self._learn(at)
+
+    def _relieve(self) -> None:
+        """Empty the logs, so that the memory stays bounded; if they fill too fast, time fewer spans from now on."""
+        was_dark, last = self._governor.dark, self._drained_at
+        self._since_drain = self._since_drain + self._drain()
+        if self._drained_at - last < FLOOD_NS:
+            self._governor.shed(self._since_drain)
+            self._governor.open_block(registry.known_spans())
+        self._fold(self._drained_at, was_dark)
+
+    def _tally(self) -> Counter[int]:
+        """Take the calls that were counted but not timed."""
+        counted = self._governor.counted(registry.known_spans())
+        self._counted += counted
+        self._rates += counted
+        return counted
+
+    def _fold(self, at: int, dark: bool) -> None:
+        """Fold up to a moment, stretch by stretch: at each cut spans were switched off or on."""
+        cuts, self._cuts = self._cuts, []
+        for until, was_dark in (*cuts, (at, dark)):
+            self._fold_stretch(until, was_dark)
+
+    def _fold_stretch(self, at: int, dark: bool) -> None:
+        every = registry.known_spans()
+        if len(self._codes.env) != len(every) + 1:
+            self._codes = codes_of(every)
+        for account in self.accounts:
+            if not (account.pending_events or account.sightings or account is self.main):
+                continue
+            events = account.take_pending(at)
+            if not self._loop_started and self.armed:
+                events = self._cut_at_first_step(account, events, dark)
+            self._fold_account(account, events, at, dark)
+
+    def _fold_account(self, account: Account, events: Ints, at: int, dark: bool) -> None:
+        # In parts, because what a fold needs of memory grows with the events.
+        while len(events) > 2 * FOLD_AT:
+            part, events = events[:FOLD_AT], events[FOLD_AT:]
+            self._fold_part(account, part, time_before(part, FOLD_AT) or account.folded_until, dark)
+        self._fold_part(account, events, at, dark)
+
+    def _fold_part(self, account: Account, events: Ints, at: int, dark: bool) -> None:
+        done = account.fold(events, at, self._codes, dark)
+        if self.armed and len(done.done_node) and self._writer.keeps_raw(self._window, self.options):
+            self._writer.keep_raw(account.index, done)
+            if self._writer.raw_waiting > RAW_AT:
+                self._write_names()
+                self._writer.raw()
+
+    def _cut_at_first_step(self, account: Account, events: Ints, dark: bool) -> Ints:
+        """End a window where the first environment step begins: what comes before is start-up."""
+        cut = first_step(events, registry.known_counters().get("env_steps", 0), self._codes)
+        if cut is None:
+            return events
+        at = max(time_before(events, cut + 1), account.folded_until)
+        self._loop_started = True
+        self._fold_account(account, events[:cut], at, dark)
+        self._end_window(at)
+        self.loop_start_ns = at
+        return events[cut:]
+
+    def _second(self, at: int, last: bool = False) -> None:
+        self._since_drain = self._since_drain + self._drain()
+        if last:
+            self._tally()
+            self._vitals.read_tallies(at, self.main)
+        if last and not (self._seen_events or self._writer.files.created):
+            return  # A child process that ended within a second and did nothing of a training.
+        self._fold(at, self._governor.dark)
+        self._vitals.read_device()
+        if at - self.loop_start_ns < EAGER_NS or at - self._learned_at >= TOTALS_EVERY_NS:
+            self._learn(at)
+        cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
+        if at - self.start_ns >= EAGER_NS:
+            self._pace.adapt((cpu - self._background_ns) / max(at - self._second_start, 1))
+        self._background_ns = cpu
+        self._second_start = at
+        if not self.armed:
+            self._arm(at)
+            return
+        self._write(at, last)
+        if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
+            registry.hush()
+            self._ended_ns, self._stopping = now_ns(), True
+
+    def _write(self, at: int, last: bool = False) -> None:
+        """Write what was folded up to a moment."""
+        self._write_names()
+        if last or at - self._window_start >= self._window_ns:
+            self._end_window(at)
+        else:
+            self._write_window(at, self._writer.tail)
+        if last or at >= self._totals_at:
+            self._writer.totals(self.accounts)
+            self._totals_at = at + TOTALS_EVERY_NS
+        self._write_state(at, "finished" if last else "running")
+
+    def _learn(self, at: int) -> None:
+        """Tell the governor how often spans are called, how long they take, and from where."""
+        # Until the loop begins spans are rare: that time would make them seem rarer than they are.
+        since = max(self._learned_at, self.loop_start_ns)
+        if at - since < BLOCK_NS // 2:
+            return
+        rates = Counter({code: round(n * 1e9 / max(at - since, 1)) for code, n in self._rates.items()})
+        pairs = {pair for each in self.accounts for pair in each.tree.pairs()}
+        self._governor.learn(rates, mean_durations(self.accounts), pairs)
+        self._rates = Counter()
+        self._learned_at = at
+
+    def _arm(self, at: int) -> None:
+        """Begin to keep, once the asked-for start is reached; forget what was before."""
+        self._steps_seen += sum(each.counted(registry.known_counters().get("env_steps", 0)) for each in self.accounts)
+        for account in self.accounts:
+            account.reset()
+        self._tally()
+        # What was drained after this moment is folded later, and counts.
+        self._timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
+        self._counted, self._threads.counter_events, self._vitals.tally_events = Counter(), 0, 0
+        forget_within()
+        self._writer.drop_raw()
+        waited = at - self.start_ns >= self.options.after_s * SECOND_NS
+        if waited and self._steps_seen >= self.options.after_steps:
+            self.armed = True
+            self._governor.begin()
+            self._process_marks = self._marks()
+            self.start_ns = self.loop_start_ns = self._window_start = at
+
+    def _end_window(self, at: int) -> None:
+        self._write_names()
+        self._write_window(at, self._writer.append)
+        self._writer.raw()
+        self._writer.drop_tails()
+        for account in self.accounts:
+            account.reset_window()
+        self._timed, self._counted, self._vitals.device_ns = Counter(), Counter(), Counter()
+        self._process_marks = self._marks()
+        self._window += 1
+        self._window_start = at
+        self._windows_at_length += 1
+        if self._windows_at_length >= WINDOWS_BEFORE_DOUBLING:
+            self._window_ns *= 2
+            self._windows_at_length = WINDOWS_BEFORE_DOUBLING // 2
+
+    def _write_names(self) -> None:
+        self._writer.names(self.accounts, self.main, self._book.fresh)
+        self._book.fresh = []
+
+    def _write_window(self, at: int, write: Write) -> None:
+        marks = self._marks()
+        memory = {name: marks[name] - self._process_marks[name] for name in marks} | self._vitals.memory_now() | {
+            "window": self._window, "start_ns": self._window_start, "end_ns": at,
+        }  # fmt: skip
+        write_window(write, self._window, self.accounts, (self._timed, self._counted, self._vitals.device_ns), memory)
+
+    def _marks(self) -> dict[str, int]:
+        return self._vitals.totals() | {"background_ns": self._background_ns}
+
+    def _write_state(self, at: int, state: str) -> None:
+        costs = self._governor.costs() | {
+            "counter_events": self._threads.counter_events, "tally_events": self._vitals.tally_events,
+            "background_cpu_ns": self._background_ns,
+        }  # fmt: skip
+        begun = self.loop_start_ns if self._loop_started else None
+        times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": begun}
+        self._writer.state({"state": state} | times | costs | self.wrapper_ns)

@@ -1,0 +1,133 @@
+"""Fold a thread's raw events into its call tree: who called whom, how often, how long, self and total.
+
+A segment is a stretch of time between two folds. It is closed in time: spans still open at its end are cut there
+and go on in the next one, so the self times of a segment add up exactly to its length. `calls`, shortest, longest
+and the histogram know whole calls only, when they end. The work itself is done in C (`_fold.c`),
+or by its numpy twin (`fold_twin`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from hotloop.profiling.recorder.call_tree import fold_reference
+from hotloop.profiling.recorder.call_tree.fold_reference import Folded, Ints
+from hotloop.profiling.recorder.call_tree.tree import Codes, NodeKey, OpenSpan, Tree
+from hotloop.spans.registry import COUNTER_BASE
+
+__all__ = ["Folded", "Ints", "first_step", "fold"]
+
+
+def fold(
+    events: Ints,
+    opened: tuple[OpenSpan, ...],
+    ends: tuple[int, int],
+    codes: Codes,
+    tree: Tree,
+    dark: bool = False,
+) -> Folded:
+    """Fold the events of one segment of one thread.
+
+    Args:
+        events: `[n, 2]` pairs (code, ns) or (counter code, amount), in the order of the thread.
+        opened: What is open at the segment's begin, outermost first; the root is always there.
+        ends: Begin and end of the segment in ns.
+        codes: Properties of the span codes.
+        tree: The thread's call tree, extended by new paths.
+        dark: Whether some spans were switched off, so that gaps between spans mean nothing.
+    """
+    work = _fold_in_c if tree.places is not None else fold_reference.fold
+    done = work(events, opened, ends, codes, tree, dark)
+    if done is None:
+        done = work(_mend(events, [each.code for each in opened]), opened, ends, codes, tree, dark)
+    assert done is not None, "mended events are balanced"
+    return done
+
+
+def _fold_in_c(
+    events: Ints, opened: tuple[OpenSpan, ...], ends: tuple[int, int], codes: Codes, tree: Tree, dark: bool
+) -> Folded | None:
+    """Fold, or return None where an end has no begin."""
+    before = tuple((each.node, each.start_ns, each.last_child, each.code) for each in opened)
+    places: Any = tree.places
+    made = places.fold(np.ascontiguousarray(events), before, *ends, codes.flags, dark, COUNTER_BASE)
+    new_nodes = made if isinstance(made, list) else made[-1]
+    tree.keys.extend(NodeKey(*each) for each in new_nodes)
+    if isinstance(made, list):
+        return None
+    node, total_ns, self_ns = _rows(made[0])
+    done_node, done_start, done_end = _rows(made[1])
+    counter_node, counter_code, counter_amount = _rows(made[2])
+    return Folded(
+        node, total_ns, self_ns, done_node, done_start, done_end, counter_node, counter_code, counter_amount,
+        np.frombuffer(made[3], np.int64), np.frombuffer(made[4], np.int64),
+        tuple(OpenSpan(*each) for each in made[5]), made[1],
+    )  # fmt: skip
+
+
+def _rows(packed: bytes) -> Ints:
+    return np.frombuffer(packed, np.int64).reshape(-1, 3).T
+
+
+def time_before(events: Ints, end: int) -> int:
+    """Return the time of the last event before `end` that has one, 0 if none has: what is only counted has none."""
+    timed = events[:end][events[:end, 0] < COUNTER_BASE, 1]
+    return int(timed[-1]) if len(timed) else 0
+
+
+def first_step(events: Ints, counter: int, codes: Codes) -> int | None:
+    """Return the event with which the first counted environment step begins, or None if none was counted.
+
+    It is the begin of the outermost environment span that is open there, or of the last one before it.
+    """
+    code = events[:, 0]
+    counted = np.flatnonzero(code == counter)
+    if not len(counted):
+        return None
+    begins = (code > 0) & (code < COUNTER_BASE)
+    env = begins & codes.env[np.where(begins, code, 0)]
+    level = np.cumsum(np.where(code < COUNTER_BASE, np.sign(code), 0))
+    before = np.flatnonzero(env[: counted[0]])
+    for until in (counted[0], before[-1] + 1 if len(before) else 0):
+        lowest = np.minimum.accumulate(level[:until][::-1])[::-1]
+        still_open = np.flatnonzero(env[:until] & (lowest >= level[:until]))
+        if len(still_open):
+            return int(still_open[0])
+    return int(counted[0])
+
+
+def _mend(events: Ints, open_codes: list[int]) -> Ints:
+    """Drop what cannot be placed. It is rare: `with` gives each begin its end, but a suspended generator crosses.
+
+    An end without a begin is of a span that began unseen: what it contained is dropped with it, for its place in
+    the tree is not known. What an outer span's end has left open ends there.
+    """
+    stack = list(open_codes)
+    mended: list[tuple[int, int]] = []
+    # How many of the spans that were open before still are, and where in `mended` the last of the others ended.
+    still, since = len(stack), 0
+    forced: Counter[int] = Counter()
+    for code, value in events.tolist():
+        if code >= COUNTER_BASE:
+            mended.append((code, value))
+        elif code > 0:
+            stack.append(code)
+            mended.append((code, value))
+        elif -code in stack[1:]:
+            while stack[-1] != -code:
+                forced[stack[-1]] += 1
+                mended.append((-stack.pop(), value))
+            stack.pop()
+            mended.append((code, value))
+            if len(stack) < still:
+                still, since = len(stack), len(mended)
+        elif forced[-code]:
+            # The late end of a span that did not end before the one around it, as a suspended generator's.
+            forced[-code] -= 1
+        elif len(stack) == still:
+            mended[since:] = [each for each in mended[since:] if each[0] >= COUNTER_BASE]
+            since = len(mended)
+    return np.array(mended, np.int64).reshape(-1, 2)

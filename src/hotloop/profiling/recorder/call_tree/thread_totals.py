@@ -1,0 +1,231 @@
+"""A thread's account: its call tree, and what was measured in each node, now and in all.
+
+Sizes are fixed by the number of nodes, not by the number of calls: durations go into a histogram of eight
+buckets an octave (percentiles are right to 5 %), and everything else is a sum.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.profiling.recorder.call_tree.fold import Folded, Ints, fold
+from hotloop.profiling.recorder.call_tree.tree import ROOT, Codes, OpenSpan, Tree, add_calls, begun
+from hotloop.profiling.trace.build.histogram import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_OCTAVE, bucket_of
+from hotloop.spans.hot_path import Log
+from hotloop.spans.registry import COUNTER_BASE
+
+NOTHING = np.empty((0, 2), np.int64)
+SUMS = ("calls", "total_ns", "self_ns")
+
+
+class Account:
+    """One thread of this process."""
+
+    def __init__(self, index: int, ident: int, name: str, since_ns: int) -> None:
+        self.index = index
+        self.ident = ident
+        self.name = name
+        self.log: Log | None = None
+        self.tree = Tree()
+        self.opened: tuple[OpenSpan, ...] = (OpenSpan(ROOT, since_ns),)
+        self.folded_until = since_ns
+        self.pending: list[Ints] = []
+        self.pending_events = 0
+        self.sightings: list[tuple[int, int, int, int]] = []
+        self.cpu_ns = -1
+        """CPU time at the last look; -1: not known."""
+        self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
+        self.counters: dict[tuple[int, int], int] = {}
+        self.samples: dict[tuple[int, int], list[int]] = {}
+        self.min_ns = np.zeros(0, np.int64)
+        self.max_ns = np.zeros(0, np.int64)
+        self.histogram = np.zeros((0, BUCKETS), np.int32)
+        self.rises: list[tuple[int, int, int, int]] = []
+        self.bumps: list[tuple[int, int, int, int]] = []
+        self.grown: dict[int, tuple[int, int, int]] = {}
+        self.named = 0
+
+    def drain(self) -> Ints:
+        """Take what the thread has written since the last time."""
+        if self.log is None or not len(self.log):
+            return NOTHING
+        taken = np.frombuffer(self.log.take(), np.int64).reshape(-1, 2)
+        self.pending.append(taken)
+        self.pending_events += len(taken)
+        return taken
+
+    def take_pending(self, until_ns: int) -> Ints:
+        """Return the drained events up to a moment as `[n, 2]`. Later ones wait, for they belong to the next fold."""
+        events = self.pending[0] if len(self.pending) == 1 else np.concatenate([*self.pending, NOTHING])
+        if len(events) and events[-1, 0] < COUNTER_BASE and events[-1, 1] <= until_ns:
+            # Nothing is late where the last is not.
+            self.pending, self.pending_events = [], 0
+            return events
+        late = np.flatnonzero((events[:, 0] < COUNTER_BASE) & (events[:, 1] > until_ns))
+        cut = int(late[0]) if len(late) else len(events)
+        self.pending, self.pending_events = [events[cut:]], len(events) - cut
+        return events[:cut]
+
+    def fold(self, events: Ints, until_ns: int, codes: Codes, dark: bool) -> Folded:
+        """Fold events into the account, up to a moment."""
+        done = fold(events, self.opened, (self.folded_until, until_ns), codes, self.tree, dark)
+        self.opened = done.still_open
+        self.folded_until = until_ns
+        self._grow(len(self.tree.keys))
+        self.window["total_ns"][done.node] += done.total_ns
+        self.window["self_ns"][done.node] += done.self_ns
+        if len(done.done_node):
+            self._add_calls(done)
+        if len(done.counter_node):
+            self._add_counts(done)
+        self._place_sightings(done, until_ns)
+        return done
+
+    def _add_counts(self, done: Folded) -> None:
+        keys, place = np.unique((done.counter_node << 32) | done.counter_code, return_inverse=True)
+        sums = np.zeros(len(keys), np.int64)
+        np.add.at(sums, place, done.counter_amount)
+        for key, amount in zip(keys.tolist(), sums.tolist(), strict=True):
+            where = key >> 32, key & 0xFFFFFFFF
+            self.counters[where] = self.counters.get(where, 0) + amount
+
+    def _add_calls(self, done: Folded) -> None:
+        if add_calls is not None and done.done_packed:
+            calls = self.window["calls"]
+            add_calls(
+                done.done_packed, calls, self.min_ns, self.max_ns, self.histogram, FIRST_OCTAVE, BUCKETS_PER_OCTAVE
+            )
+            return
+        node, duration = done.done_node, done.done_end - done.done_start
+        self.window["calls"] += np.bincount(node, minlength=len(self.tree.keys))
+        np.minimum.at(self.min_ns, node, duration)
+        np.maximum.at(self.max_ns, node, duration)
+        np.add.at(self.histogram.reshape(-1), node * BUCKETS + bucket_of(duration), 1)
+
+    def _place_sightings(self, done: Folded, until_ns: int) -> None:
+        """Find the node in which each stack was seen, each growth of memory, each change of a tally."""
+        ready, self.sightings = _until(self.sightings, until_ns)
+        for node, (_, stack, wall_ns, cpu_ns) in zip(_innermost(done, ready), ready, strict=True):
+            entry = self.samples.setdefault((node, stack), [0, 0, 0])
+            entry[0] += 1
+            entry[1] += wall_ns
+            entry[2] += cpu_ns
+        bumps, self.bumps = _until(self.bumps, until_ns)
+        for node, (_, code, amount, _) in zip(_innermost(done, bumps), bumps, strict=True):
+            self.counters[node, code] = self.counters.get((node, code), 0) + amount
+        rises, self.rises = _until(self.rises, until_ns)
+        for node, (_, grown, rss, gpu) in zip(_innermost(done, rises), rises, strict=True):
+            highest = self.grown.get(node, (0, 0, 0))
+            self.grown[node] = (highest[0] + grown, max(highest[1], rss), max(highest[2], gpu))
+
+    def _grow(self, size: int) -> None:
+        missing = size - len(self.min_ns)
+        if missing > 0:
+            self.window = {name: _padded(each, missing) for name, each in self.window.items()}
+            self.min_ns = np.append(self.min_ns, np.full(missing, np.iinfo(np.int64).max))
+            self.max_ns = _padded(self.max_ns, missing)
+            self.histogram = np.concatenate([self.histogram, np.zeros((missing, BUCKETS), np.int32)])
+
+    def counted(self, code: int) -> int:
+        """Return how far a counter has come in this window."""
+        return sum(amount for (_, counter), amount in self.counters.items() if counter == code)
+
+    def end_by(self, since_ns: int, waiting: int) -> None:
+        """Let what was drained in a pause, after so many parts, end when it began; drop what was counted in it."""
+        for i in range(waiting, len(self.pending)):
+            events = self.pending[i]
+            late = np.array(events[events[:, 0] < COUNTER_BASE])
+            late[:, 1] = np.minimum(late[:, 1], since_ns)
+            self.pending_events -= len(events) - len(late)
+            self.pending[i] = late
+
+    def skip(self, since_ns: int, now: int) -> None:
+        """Go on after a pause as if no time had passed."""
+        self.opened = tuple(replace(each, start_ns=each.start_ns + now - since_ns) for each in self.opened)
+        self.folded_until += now - since_ns
+        self.sightings = [each for each in self.sightings if each[0] <= since_ns]
+        self.cpu_ns = -1
+
+    def reset_window(self) -> None:
+        """Begin a new window."""
+        for each in self.window.values():
+            each[:] = 0
+        self.counters.clear()
+        self.samples.clear()
+
+    def reset(self) -> None:
+        """Forget all that was measured; keep the tree."""
+        self.reset_window()
+        self.min_ns[:] = np.iinfo(np.int64).max
+        self.max_ns[:] = 0
+        self.histogram[:] = 0
+        self.grown.clear()
+
+    def window_rows(self, window: int) -> dict[str, NDArray[np.int64]]:
+        """The window's sums as table columns."""
+        node = np.flatnonzero(self.window["total_ns"] | self.window["calls"])
+        columns = {name: each[node] for name, each in self.window.items()}
+        return columns | {
+            "window": np.full(len(node), window),
+            "thread": np.full(len(node), self.index),
+            "node": node,
+        }
+
+    def totals_rows(self) -> list[dict[str, Any]]:
+        """What is known of whole calls so far, one row a node."""
+        rows = []
+        for node in sorted({*np.flatnonzero(self.max_ns).tolist(), *self.grown}):
+            grown, peak, gpu = self.grown.get(int(node), (0, 0, 0))
+            buckets = np.flatnonzero(self.histogram[node])
+            rows.append(
+                {"thread": self.index, "node": int(node), "min_ns": int(self.min_ns[node]) if len(buckets) else 0,
+                 "max_ns": int(self.max_ns[node]), "grown_bytes": grown, "peak_bytes": peak, "gpu_bytes": gpu,
+                 "buckets": buckets.tolist(), "counts": self.histogram[node, buckets].tolist()}
+            )  # fmt: skip
+        return rows
+
+
+Noted = list[tuple[int, int, int, int]]
+
+
+def _until(noted: Noted, until_ns: int) -> tuple[Noted, Noted]:
+    """Split what was noted up to a moment from what came after it."""
+    ready = [each for each in noted if each[0] <= until_ns]
+    return ready, noted[len(ready) :]
+
+
+def _innermost(done: Folded, seen: list[tuple[int, int, int, int]]) -> list[int]:
+    at = np.array([each[0] for each in seen], np.int64)
+    return done.inner[np.maximum(np.searchsorted(done.at_ns, at, "right") - 1, 0)].tolist()
+
+
+def _padded(values: Ints, missing: int) -> Ints:
+    return np.append(values, np.zeros(missing, np.int64))
+
+
+def calls_begun(events: Ints) -> tuple[Counter[int], int]:
+    """Count the begins of spans among events, by code, and the events that are counters'."""
+    if begun is not None:
+        made: Any = begun(events, COUNTER_BASE)
+        return Counter(made[0]), made[1]
+    code = events[:, 0]
+    found = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
+    return Counter({int(each): int(found[each]) for each in np.flatnonzero(found)}), int((code >= COUNTER_BASE).sum())
+
+
+def mean_durations(accounts: list[Account]) -> dict[int, float]:
+    """Return the mean duration in ns of the calls in this window, by code."""
+    total: Counter[int] = Counter()
+    calls: Counter[int] = Counter()
+    for account in accounts:
+        n, ns = account.window["calls"], account.window["total_ns"]
+        for node in np.flatnonzero(n):
+            code = account.tree.keys[node].variant >> 1
+            total[code] += int(ns[node])
+            calls[code] += int(n[node])
+    return {code: total[code] / n for code, n in calls.items()}

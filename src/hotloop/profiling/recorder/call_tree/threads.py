@@ -1,0 +1,98 @@
+"""The threads of this process, each with its account: what they wrote is drained, looks at them are kept."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+
+from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun
+from hotloop.spans import registry
+from hotloop.spans.hot_path import Log
+
+MANY_LOGS = 16
+"""From so many on it is looked whether threads have ended: a program may start one for each step."""
+Looks = list[tuple[int, int, int, int]]
+"""(at, thread's number, stack, CPU time of the thread or -1)."""
+
+
+class Threads:
+    """All threads that were seen or have written."""
+
+    def __init__(self) -> None:
+        self.accounts: list[Account] = []
+        self.counter_events = 0
+        """Events drained that were counters'."""
+        self._live: dict[int, Account] = {}
+        self._logs: list[Log] = []
+        self._seen_logs = 0
+
+    def listen(self) -> None:
+        """Begin to record their spans."""
+        self._logs = registry.listen()
+
+    def waiting(self) -> int:
+        """Return how many events wait to be drained."""
+        return sum(map(len, self._logs))
+
+    def open(self, ident: int, at: int) -> Account:
+        """Open the account of a new thread."""
+        names = {thread.ident: thread.name for thread in threading.enumerate()}
+        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
+        self.accounts.append(account)
+        self._live[ident] = account
+        return account
+
+    def drain(self, since_ns: int) -> Counter[int]:
+        """Take what all threads have written; return how often each span began.
+
+        Args:
+            since_ns: When a thread that was not seen before began at the earliest.
+        """
+        while self._seen_logs < len(self._logs):
+            log = self._logs[self._seen_logs]
+            self._seen_logs += 1
+            account = self._live.get(log.ident)
+            if account is None or account.log is not None:
+                # A thread's number may be given again to a later thread.
+                account = self.open(log.ident, since_ns)
+            account.log, account.name = log, log.name
+        if self._seen_logs > MANY_LOGS:
+            self._forget_ended()
+        began: Counter[int] = Counter()
+        for account in self.accounts:
+            events = account.drain()
+            if len(events):
+                calls, counters = calls_begun(events)
+                began, self.counter_events = began + calls, self.counter_events + counters
+        return began
+
+    def _forget_ended(self) -> None:
+        """Let go of the logs of threads that have ended. Their accounts go on with the next thread of that number."""
+        alive = sys._current_frames().keys()
+        for account in self.accounts:
+            if account.log is not None and account.ident not in alive and not len(account.log):
+                self._logs.remove(account.log)
+                self._seen_logs -= 1
+                account.log = None
+
+    def take_looks(self, looks: Looks, last: int) -> int:
+        """Keep each thread's stack, the time since the look before, and how much of it was computing.
+
+        Args:
+            looks: What was seen.
+            last: When the look before these was.
+
+        Returns:
+            When the last of them was.
+        """
+        before = last
+        for at, ident, stack, cpu in looks:
+            if at != last:
+                before, last = last, at
+            elapsed = max(at - before, 0)
+            account = self._live.get(ident) or self.open(ident, at)
+            ran = elapsed if cpu < 0 or account.cpu_ns < 0 else cpu - account.cpu_ns
+            account.cpu_ns = cpu
+            account.sightings.append((at, stack, elapsed, min(ran, elapsed)))
+        return last

@@ -1,0 +1,1 @@
+"""Deep samples: every function call, torch operator or layer, over a few iterations."""

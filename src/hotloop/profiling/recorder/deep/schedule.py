@@ -1,0 +1,280 @@
+"""Closer looks at a running loop: `--functions`, `--ops` and the layers of `--modules`.
+
+The first two take some iterations each, after a warm-up, in which nothing else is recorded (`pausing`). An iteration is
+what lies between two counts of environment steps, so this listens to the counters: no other hook tells a loop's
+iterations in every kind of script. What is found is written at once, so that a run that is killed later has it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+from hotloop.clock import now_ns
+from hotloop.counters import COUNTERS
+from hotloop.escaping import printable
+from hotloop.notice import notice
+from hotloop.profiling.recorder.background import Recorder
+from hotloop.profiling.recorder.deep import functions, layers
+from hotloop.profiling.recorder.deep.operators import Operators
+from hotloop.profiling.recorder.deep.pause import Pause
+from hotloop.profiling.recorder.hooks import environments as envs
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.writer import write_cleared
+from hotloop.spans import hot_path
+from hotloop.spans import registry as spans
+
+SCHEMA = 1
+WARMUP = 100
+"""Iterations before the first look, if not said otherwise; and the first update, where there is one to come."""
+PATIENCE_NS = 30_000_000_000
+"""How long that update is waited for, from the first step on."""
+WRITE_NS = 2_000_000_000
+"""The layers' sums are written no more often."""
+
+
+class Look(Protocol):
+    """One closer look."""
+
+    def begin(self) -> None:
+        """Begin to look, as the last thing before the loop goes on."""
+        ...
+
+    def step(self) -> None:
+        """Take note of an iteration."""
+        ...
+
+    def end(self) -> dict[str, Any]:
+        """Stop looking; return what was seen."""
+        ...
+
+
+class Functions:
+    """All function calls of the thread."""
+
+    def __init__(self) -> None:
+        self._tracer = functions.Tracer(functions.describe)
+        self._costs = functions.costs_here()
+
+    def begin(self) -> None:
+        """Begin to trace, below what is open now."""
+        if sys.getprofile() is not None:
+            raise RuntimeError("another profiler was at work by then")
+        frame: FrameType | None = sys._getframe(1)
+        self._began = functions.open_calls(frame)
+        self._tracer.start(self._began)
+
+    def step(self) -> None:
+        """Nothing to do."""
+
+    def end(self) -> dict[str, Any]:
+        """Stop; return functions and call tree."""
+        mine = sys.getprofile()
+        self._tracer.stop()
+        if mine is not self._tracer and not isinstance(getattr(mine, "__self__", None), functions.Tracer):
+            # Somebody else's, set meanwhile.
+            sys.setprofile(mine)
+        return functions.collect(self._tracer, self._began, self._costs)
+
+
+class Tracing:
+    """Waits for the warm-up, takes the looks one after the other, and counts updates for the layers."""
+
+    def __init__(self, recorder: Recorder, folder: Path, options: RecordOptions) -> None:
+        self._folder = folder
+        self._options = options
+        self._pause = Pause(recorder)
+        self._note = hot_path.note
+        self._counters = {spans.counter_code(name): name for name in COUNTERS}
+        asked: tuple[tuple[str, int, Callable[[], Look]], ...] = (
+            ("functions", options.functions, Functions),
+            ("operators", options.ops, Operators),
+        )
+        self._waiting = [(name, n, make) for name, n, make in asked if n]
+        self._look: Look | None = None
+        self._name, self._wanted = "", 0
+        self._thread = self._iterations = self._first_ns = 0
+        self._updates = self._written_ns = 0
+        self._seen: dict[str, int] = dict.fromkeys(("iterations", *COUNTERS), 0)
+        for name, n, _ in self._waiting:
+            self._write(name, {"state": "waiting", "asked": n})
+
+    def install(self) -> None:
+        """Begin to listen to the counters."""
+        for module in (spans, envs):
+            setattr(module, "note", self._noting)  # noqa: B010
+        _current.append(self)
+
+    def remove(self) -> None:
+        """Stop listening, and whatever is being looked at."""
+        if self in _current:
+            _current.remove(self)
+        self._finish()
+        self.ignore()
+        if layers.Timing.layers is not None:
+            self._write("layers", layers.Timing.layers.content())
+            layers.Timing.layers = None
+        for name, n, _ in self._waiting:
+            self._write(name, {"state": "none", "asked": n, "reason": self._why_none()})
+            print(f"hotloop: {_FLAGS[name]} saw nothing: {self._why_none()}", file=sys.stderr)
+        self._waiting = []
+
+    def ignore(self) -> None:
+        """Listen to the counters no more."""
+        for module in (spans, envs):
+            if module.note == self._noting:
+                setattr(module, "note", self._note)  # noqa: B010
+
+    def _noting(self, code: int, amount: int) -> None:
+        name = self._counters.get(code)
+        if self._look is None:
+            self._note(code, amount)
+        elif name is not None:
+            # The recorder is paused: what is counted now is added to its counts by whoever reads the run.
+            self._seen[name] += amount
+        if name == "updates":
+            self._updated(amount)
+        elif name == "env_steps":
+            self._stepped()
+
+    def _updated(self, amount: int) -> None:
+        self._updates += amount
+        timed = layers.Timing.layers
+        if timed is not None and self._look is None:
+            timed.on_update()
+            if now_ns() - self._written_ns >= WRITE_NS:
+                self._written_ns = now_ns()
+                self._write("layers", timed.content())
+
+    def _stepped(self) -> None:
+        """An iteration has ended. The steps of the thread that stepped first are the loop's."""
+        ident = threading.get_ident()
+        if ident != self._thread:
+            if self._thread:
+                return
+            self._thread, self._first_ns = ident, now_ns()
+        self._iterations += 1
+        if self._look is None:
+            if self._waiting and self._warm():
+                self._begin()
+            return
+        self._seen["iterations"] += 1
+        if self._seen["iterations"] >= self._wanted:
+            self._finish()
+        else:
+            self._look.step()
+
+    def _warm(self) -> bool:
+        asked = self._options.warmup
+        if self._iterations < (WARMUP if asked is None else asked) or not self._pause.possible:
+            return False
+        learns = asked is not None or self._updates > 0 or "torch" not in sys.modules
+        return learns or now_ns() - self._first_ns >= PATIENCE_NS
+
+    def _begin(self) -> None:
+        name, wanted, make = self._waiting.pop(0)
+        self._seen = dict.fromkeys(self._seen, 0)
+        self._name, self._wanted = name, wanted
+        if layers.Timing.layers is not None:
+            layers.Timing.layers.on = False
+        self._pause.begin()
+        try:
+            self._write(name, {"state": "looking", "asked": wanted})
+            self._look = make()
+            self._look.begin()
+        except Exception as error:
+            self._look = None
+            self._pause.end()
+            self._write(name, {"state": "none", "asked": wanted, "reason": str(error)})
+            print(f"hotloop: {_FLAGS[name]} saw nothing: {printable(str(error))}", file=sys.stderr)
+
+    def _finish(self) -> None:
+        """End the look that is going on, if one is."""
+        look, self._look = self._look, None
+        if look is None:
+            return
+        try:
+            seen = look.end()
+            state = "done" if self._seen["iterations"] >= self._wanted else "cut"
+            warmup = self._iterations - self._seen["iterations"]
+            self._write(
+                self._name, {"state": state, "asked": self._wanted, "warmup": warmup} | self._seen | seen
+            )  # fmt: skip
+        except Exception as error:
+            failed = {"state": "none", "asked": self._wanted, "reason": f"it failed: {error!r}"}
+            self._write(self._name, failed | self._seen)
+            notice(f"lost what {_FLAGS[self._name]} saw: {error!r}. Training goes on.")
+        finally:
+            self._pause.end()
+
+    def _why_none(self) -> str:
+        if not self._thread:
+            return "no environment step was counted in the main process"
+        wanted = WARMUP if self._options.warmup is None else self._options.warmup
+        if self._iterations < wanted:
+            return (
+                f"the run ended after {self._iterations} of the {wanted} iterations of warm-up; "
+                "give a smaller --warmup, or let it run for longer"
+            )
+        if self._updates:
+            return "the run ended, or its recording did, before it was looked at; let it run for longer"
+        return "the run ended before its first update; give --warmup N to begin after N iterations whatever happens"
+
+    def _write(self, name: str, content: dict[str, Any]) -> None:
+        try:
+            write_cleared(self._folder / f"{name}.json", {"schema": SCHEMA} | content)
+        except OSError as error:
+            notice(f"cannot write {name}.json ({error}): training goes on.")
+
+
+_FLAGS = {"functions": "--functions", "operators": "--ops", "layers": "--modules"}
+_current: list[Tracing] = []
+_following_forks = False
+
+
+def prepare(depth: int, options: RecordOptions) -> Callable[[], None]:
+    """Before the hooks are installed, have them made so that they can be listened to; return what undoes it.
+
+    Args:
+        depth: Levels of nested modules to time.
+        options: What was asked for.
+    """
+    quick = envs.Step
+    # A step that C counts is not heard.
+    envs.Step = None
+    layers.time_layers(depth, options.modules_every)
+
+    def undo() -> None:
+        envs.Step = quick
+        layers.time_layers(0, 0)
+
+    return undo
+
+
+def follow(recorder: Recorder, folder: Path, options: RecordOptions) -> Callable[[], None]:
+    """Take the closer looks that were asked for; return what ends them."""
+    global _following_forks
+    if not _following_forks and hasattr(os, "register_at_fork"):
+        # A pause holds the lock that a fork waits for.
+        os.register_at_fork(before=_before_fork, after_in_child=_in_child)
+        _following_forks = True
+    tracing = Tracing(recorder, folder, options)
+    tracing.install()
+    return tracing.remove
+
+
+def _before_fork() -> None:
+    for each in _current:
+        each._finish()
+
+
+def _in_child() -> None:
+    for each in _current:
+        each.ignore()
+    _current.clear()
+    layers.Timing.layers = None

@@ -1,0 +1,15 @@
+"""Imported by multiprocessing's fork server before it forks: its children then record themselves."""
+
+from __future__ import annotations
+
+import os
+
+from hotloop.profiling.recorder.child_processes import SERVER_VARIABLE, Settings, follow_spawned
+
+if text := os.environ.pop(SERVER_VARIABLE, ""):
+    settings = Settings.read(text)
+    if settings.modules is not None:
+        from hotloop.profiling.recorder.hooks import install
+
+        install(modules_depth=settings.modules)
+    follow_spawned(settings)

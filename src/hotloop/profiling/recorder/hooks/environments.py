@@ -1,0 +1,231 @@
+"""Hooks for environments: Gymnasium, gym, Stable-Baselines3's vector environments, and hand-written ones.
+
+An environment is what derives from a known base, or is the user's own and has the shape of one: `reset` and
+`step(action)`. Steps may nest (wrappers, vectors of environments): the outermost counts as the agent's step,
+the innermost as frames.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import types
+from threading import get_ident
+from typing import Any
+
+import numpy as np
+
+from hotloop.hook_kinds import Hook
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.hooks import wrappers
+from hotloop.profiling.recorder.hooks.patching import Patches, Subject, definer, is_own, root
+from hotloop.profiling.recorder.hooks.wrappers import (
+    SpansByType,
+    Wrapper,
+    hide_frame,
+    mark,
+    quiet,
+    report_failure,
+    skipped_by_warnings,
+)
+from hotloop.spans.hot_path import Step, close_step, is_leaf, note, open_step
+from hotloop.spans.registry import counter_code, recording
+
+_BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
+_PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
+_NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
+"""What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
+_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES = map(counter_code, ("episodes", "vector_steps", "env_steps", "frames"))
+_RENDER = re.compile(r"render|draw(?!n|_(cards?|hand|tiles?|samples?|random|number))")
+_OBSERVE = re.compile(
+    r"_{0,2}((get|build|make|compute|encode|extract|create|stack)_)?(all_)?"
+    r"(obs|observe|observations?|features?|frames?_stack|stack(ed)?_frames?)(?!\w*(space|spec|shape|size|dim|mode))(_\w+)?"
+)
+
+
+def on_class(cls: type, patches: Patches) -> None:
+    """Time the methods of an environment class."""
+    known = _is_known(cls)
+    if not known and not (_has_shape(cls) and is_own(cls)):
+        return
+    for name in ("step", "step_wait"):
+        _patch(cls, name, Phase.ENV, patches, is_step=True)
+    for name in ("reset", "step_async"):
+        _patch(cls, name, Phase.ENV, patches)
+    for name in ("render", "_render"):
+        _patch(cls, name, Phase.RENDER, patches)
+    own = is_own(cls)
+    for name, value in list(vars(cls).items()):
+        if not isinstance(value, types.FunctionType):
+            continue
+        if own and _RENDER.search(name):
+            patches.time_method(cls, name, Phase.RENDER)
+        elif (own and _OBSERVE.fullmatch(name)) or (known and name == "observation"):
+            patches.time_method(cls, name, Phase.OBSERVE)
+
+
+def _patch(cls: type, name: str, phase: Phase, patches: Patches, is_step: bool = False) -> None:
+    owner = definer(cls, name)
+    if owner is None or root(owner) in ("builtins", "torch") or not _worth(vars(owner)[name]):
+        return
+    if is_step:
+        # torch.compile cannot look into the quick one, and only the user's own may be compiled.
+        patches.time_method(owner, name, phase, stepping if is_own(owner) else quick_stepping)
+    else:
+        patches.time_method(owner, name, phase)
+
+
+def _worth(fn: Any) -> bool:
+    return not getattr(fn, "__isabstractmethod__", False)
+
+
+def _is_known(cls: type) -> bool:
+    return any(base.__name__ in _BASES and root(base) in _PACKAGES for base in cls.__mro__)
+
+
+def _has_shape(cls: type) -> bool:
+    owner = definer(cls, "step")
+    if owner is None or definer(cls, "reset") is None or vars(cls).get("_is_protocol", False):
+        return False
+    if any(definer(cls, name) for name in _NOT_ENVS):
+        return False
+    step = inspect.unwrap(vars(owner)["step"]) if callable(vars(owner)["step"]) else None
+    if not isinstance(step, types.FunctionType):
+        return False
+    code = step.__code__
+    required = code.co_argcount - 1 - len(step.__defaults__ or ())
+    takes_action = code.co_argcount > 1 or bool(code.co_flags & inspect.CO_VARARGS)
+    return takes_action and required <= 2
+
+
+@skipped_by_warnings
+def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Time an environment's step and count steps, frames and episodes from what it returns."""
+    spans.hook = Hook.STEP
+    if inspect.iscoroutinefunction(fn):
+        return _stepping_later(fn, spans)
+
+    @functools.wraps(fn)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
+                return fn(self, *args, **kwargs)
+            depth = open_step()
+            try:
+                with each:
+                    out = fn(self, *args, **kwargs)
+                    if (leaf := is_leaf()) or not depth:
+                        tally(self, out, leaf, not depth)
+                    return out
+            finally:
+                close_step()
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return mark(step, spans)
+
+
+def _stepping_later(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Count a step that is awaited. It is not timed: others run meanwhile."""
+
+    @functools.wraps(fn)
+    async def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            out = await fn(self, *args, **kwargs)
+        except BaseException as error:
+            hide_frame(error)
+            raise
+        tally(self, out, True, True)
+        return out
+
+    return mark(step, spans)
+
+
+def quick_stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
+    """Do what `stepping` does, in C where that was built: a step of Gymnasium passes through four or five of these."""
+    if Step is None:
+        return stepping(fn, spans)
+    spans.hook = Hook.QUICK_STEP
+    step = Step(fn, spans, tally, (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))
+    return mark(functools.update_wrapper(step, fn), spans)
+
+
+def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
+    """Count what a step was, from what it returned."""
+    try:
+        if not recording():
+            return
+        n = 1
+        if isinstance(out, tuple) and len(out) >= 3:
+            reward = out[1]
+            if not isinstance(reward, (float, int)):
+                n = _width(env, reward)
+            if outermost and (ended := _ended(out)):
+                note(_EPISODES, ended)
+        if outermost:
+            note(_VECTOR_STEPS, 1)
+            note(_ENV_STEPS, n)
+        if leaf:
+            note(_FRAMES, n)
+    except Exception as error:
+        if not report_failure("count a step", error):
+            raise
+
+
+def _width(env: Any, reward: Any) -> int:
+    """Return how many environments a reward is of."""
+    shape = getattr(reward, "shape", None)
+    if shape is None:
+        return len(reward) if isinstance(reward, (list, tuple)) and reward else 1
+    if not shape:
+        return 1
+    # The reward of a single environment may be a vector too, with several objectives.
+    if _is_single(type(env)) and not hasattr(env, "num_envs"):
+        return 1
+    return int(shape[0])
+
+
+@functools.cache
+def _is_single(cls: type) -> bool:
+    names = {base.__name__ for base in cls.__mro__ if root(base) in _PACKAGES}
+    return bool(names & {"Env", "Wrapper"}) and not names & {"VectorEnv", "VecEnv"}
+
+
+def _ended(fields: tuple[Any, ...]) -> int:
+    """Return how many episodes a step ended: (…, terminated, truncated, info), or (…, done, info)."""
+    terminated = fields[2]
+    truncated = fields[3] if len(fields) >= 5 else False
+    if isinstance(terminated, (bool, np.bool_)):
+        return int(bool(terminated) or bool(truncated))
+    if isinstance(terminated, dict):
+        return int(bool(terminated) and all(terminated[who] or _of(truncated, who) for who in terminated))
+    terminated = _host_array(terminated)
+    truncated = _host_array(truncated)
+    if terminated is None or truncated is None:
+        return 0
+    if terminated.ndim and truncated.ndim:
+        return int(np.count_nonzero(np.logical_or(terminated, truncated)))
+    return int(np.count_nonzero(terminated))
+
+
+def _of(flags: Any, who: Any) -> bool:
+    return bool(flags.get(who, False)) if isinstance(flags, dict) else bool(flags)
+
+
+def _host_array(flags: Any) -> np.ndarray | None:
+    """Return flags as an array, or None where reading them would make the host wait for a device."""
+    if isinstance(flags, (np.ndarray, list, tuple, bool, np.bool_, int, float)):
+        return np.asarray(flags)
+    if not getattr(flags, "is_cpu", False):
+        return None
+    thread = get_ident()
+    quiet.add(thread)
+    try:
+        return np.asarray(flags.detach())
+    finally:
+        quiet.discard(thread)
+
+
+SUBJECT = Subject(on_class=on_class)

@@ -1,0 +1,17 @@
+"""Hooks for what stops the loop as a whole: replay buffers and arrays written to disk, and calls of the collector."""
+
+from __future__ import annotations
+
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.hooks.patching import Subject, Target, targets
+
+SUBJECT = Subject(
+    on_import={
+        "pickle": targets(Target("dump", Phase.CHECKPOINT, "pickle.dump")),
+        "numpy": targets(
+            *(Target(name, Phase.CHECKPOINT, f"numpy.{name}") for name in ("save", "savez", "savez_compressed"))
+        ),
+        "joblib": targets(Target("dump", Phase.CHECKPOINT, "joblib.dump")),
+        "gc": targets(Target("collect", Phase.OTHER, "gc.collect")),
+    },
+)

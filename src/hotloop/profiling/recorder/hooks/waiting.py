@@ -1,0 +1,100 @@
+"""Hooks for waiting: sleeping, queues, pipes, locks, joins.
+
+Threads' plain locks are C objects without a class that could be changed, and are left alone. A recorder's
+own threads wait on those.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from typing import Any
+
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.hooks.patching import Patches, Subject, Target, targets
+from hotloop.profiling.recorder.hooks.wrappers import (
+    hide_frame,
+    is_wrapper,
+    mark,
+    skipped_by_warnings,
+    span_of,
+    timed_function,
+)
+
+
+def _waits(*paths: str) -> Any:
+    return targets(*(Target(path, Phase.WAIT) for path in paths))
+
+
+def on_semaphores(module: types.ModuleType, patches: Patches) -> None:
+    """Time the locks of multiprocessing, whose `acquire` is put on each object when it is made."""
+    cls: Any = module.SemLock
+    for kind in ("Lock", "RLock", "Semaphore", "BoundedSemaphore"):
+        span_of(f"{kind}.acquire", Phase.WAIT)
+    if not is_wrapper(cls._make_methods):
+        patches.put(cls, "_make_methods", making_methods(cls._make_methods))
+    if not is_wrapper(cls.__enter__):
+        patches.put(cls, "__enter__", entering(cls.__enter__))
+    _waits("Condition.wait", "Event.wait")(module, patches)
+
+
+@skipped_by_warnings
+def making_methods(fn: Any) -> Any:
+    """Time the `acquire` that is given to each lock made."""
+
+    @functools.wraps(fn)
+    def make_methods(self: Any) -> None:
+        try:
+            fn(self)
+            self.acquire = timed_function(self.acquire, span_of(f"{type(self).__name__}.acquire", Phase.WAIT))
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return mark(make_methods)
+
+
+@skipped_by_warnings
+def entering(fn: Any) -> Any:
+    """Time entering a lock's `with`."""
+
+    @functools.wraps(fn)
+    def enter(self: Any) -> Any:
+        try:
+            with span_of(f"{type(self).__name__}.acquire", Phase.WAIT):
+                return fn(self)
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return mark(enter)
+
+
+def on_connection(module: types.ModuleType, patches: Patches) -> None:
+    """Time pipes: receiving is waiting, sending is moving data."""
+    base = "_ConnectionBase"
+    _waits(f"{base}.recv", f"{base}.recv_bytes", f"{base}.poll")(module, patches)
+    targets(
+        Target(f"{base}.send", Phase.TRANSFER),
+        Target(f"{base}.send_bytes", Phase.TRANSFER),
+        Target("wait", Phase.WAIT, "connection.wait"),
+    )(module, patches)
+
+
+SUBJECT = Subject(
+    on_import={
+        "time": targets(Target("sleep", Phase.WAIT, "time.sleep")),
+        "threading": _waits("Event.wait", "Condition.wait", "Barrier.wait", "Thread.join", "Semaphore.acquire"),
+        "queue": _waits("Queue.get", "Queue.put", "Queue.join"),
+        "multiprocessing.queues": _waits(
+            "Queue.get", "Queue.put", "SimpleQueue.get", "SimpleQueue.put", "JoinableQueue.join"
+        ),
+        "multiprocessing.synchronize": on_semaphores,
+        "multiprocessing.connection": on_connection,
+        "multiprocessing.process": _waits("BaseProcess.join"),
+        "multiprocessing.pool": _waits("ApplyResult.get", "ApplyResult.wait", "IMapIterator.next"),
+        "concurrent.futures._base": _waits("Future.result", "wait"),
+        "subprocess": _waits("Popen.wait", "Popen.communicate"),
+        "ray": targets(Target("get", Phase.WAIT, "ray.get"), Target("wait", Phase.WAIT, "ray.wait")),
+    }
+)

@@ -1,0 +1,133 @@
+"""A run's manifest, `run.json`: written when the run directory is claimed, completed when the run ends.
+
+Of two recordings that want the same directory, one gets it. The file is padded with spaces, so that its end can be
+written in place even when the disk is full by then.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from hotloop.clock import wall_ns
+from hotloop.errors import HotloopError
+from hotloop.files import make_private, open_private
+from hotloop.profiling.recorder.machine import describe_host, describe_machine, library_versions
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command
+from hotloop.profiling.trace.liveness import state_of_exit
+from hotloop.profiling.trace.model import FORMAT_VERSION
+from hotloop.run_directory import default_path
+
+MANIFEST = "run.json"
+SPARE_BYTES = 2048
+"""More than completing the manifest adds to it."""
+EXIT_CODE_WIDTH = 11
+"""Columns reserved for the exit code: any 32-bit number fits."""
+_PLACEHOLDER = -(1 << 31)
+
+
+def describe_run(
+    command: Sequence[str], options: RecordOptions, config: Mapping[str, object] | None = None, hooks: bool = False
+) -> dict[str, Any]:
+    """Return the manifest of a run that this process begins now."""
+    return {
+        "format": FORMAT_VERSION,
+        "state": "running",
+        "started_unix_ns": wall_ns(),
+        "pid": os.getpid(),
+        "process_create_time": psutil.Process().create_time(),
+        "host": describe_host(),
+        "command": redacted_command(list(command)),
+        "config": redacted(dict(config or {})),
+        "options": asdict(options),
+        "machine": describe_machine(),
+        "versions": library_versions(),
+        "hooks": hooks,
+    }
+
+
+def claim(path: str | os.PathLike[str] | None, manifest: Mapping[str, Any], command: Sequence[str]) -> Path:
+    """Create the run directory with its manifest; return its absolute path.
+
+    Args:
+        path: Where; `runs/<time>-<name>` if None. Must be new or empty.
+        manifest: What to write.
+        command: The command line, whose first word names a run that is not given a path.
+
+    Raises:
+        HotloopError: Something is there already.
+        OSError: It cannot be created.
+    """
+    if path is not None:
+        return _claim(Path(path), manifest)
+    while True:
+        try:
+            return _claim(default_path(command), manifest)
+        except HotloopError:
+            continue  # Another recording took it in the meantime.
+
+
+def _claim(target: Path, manifest: Mapping[str, Any]) -> Path:
+    taken = HotloopError(
+        f"{target} is not an empty directory: choose another (--out DIR, or the path given to record), or remove it"
+    )
+    if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
+        raise taken
+    make_private(target)
+    text = json.dumps(dict(manifest) | {"name": target.name}, indent=1)
+    try:
+        with open(target / MANIFEST, "xb", buffering=0, opener=open_private) as file:
+            file.write(text.encode() + b" " * SPARE_BYTES)
+    except FileExistsError:
+        raise taken from None
+    return target.absolute()
+
+
+def finish(folder: Path, exit_code: int, changes: Mapping[str, Any]) -> tuple[Path, int]:
+    """Complete the manifest of a run that has ended.
+
+    Args:
+        folder: The run directory.
+        exit_code: The exit code, as far as it is known now.
+        changes: What else to add or replace.
+
+    Returns:
+        The file, and the position in it of the exit code, `EXIT_CODE_WIDTH` columns wide.
+
+    Raises:
+        OSError: It cannot be written.
+        ValueError: It is not there any more, or is no longer JSON.
+    """
+    path = folder / MANIFEST
+    manifest = json.loads(path.read_text(encoding="utf-8"))
+    for name, value in changes.items():
+        manifest[name] = manifest[name] | value if isinstance(manifest.get(name), dict) else value
+    manifest |= {"state": state_of_exit(exit_code), "exit_code": _PLACEHOLDER, "ended_unix_ns": wall_ns()}
+    content = json.dumps(manifest, indent=1).encode()
+    position = content.rindex(str(_PLACEHOLDER).encode())
+    content = content.replace(str(_PLACEHOLDER).encode(), f"{exit_code:{EXIT_CODE_WIDTH}d}".encode())
+    temporary = f"{path}.part"
+    try:
+        with open(temporary, "wb", buffering=0, opener=open_private) as file:
+            if file.write(content) != len(content):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), temporary)
+        os.replace(temporary, path)
+    except OSError:
+        Path(temporary).unlink(missing_ok=True)
+        _write_in_place(path, content)
+    return path, position
+
+
+def _write_in_place(path: Path, content: bytes) -> None:
+    """Overwrite the padded file. On a full disk this works, because it needs no new block."""
+    with open(path, "r+b", buffering=0) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.write(content.ljust(size))

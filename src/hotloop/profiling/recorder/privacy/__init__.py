@@ -1,0 +1,1 @@
+"""Secrets are recognised and hidden before anything from the user's program is written to a file."""

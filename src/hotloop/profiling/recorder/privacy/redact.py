@@ -1,0 +1,128 @@
+"""Keys, tokens and passwords are not written down: every text from the user passes here before it reaches a file.
+
+What is a secret is decided in `secret_names` (by the name of an option, variable or key) and in `secret_values` (by the
+form of the text itself). Lines of source code have rules of their own, in `secret_source`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from hotloop.profiling.recorder.privacy.names import Secrecy, hides, hides_value, secrecy
+from hotloop.profiling.recorder.privacy.values import secret_spans
+
+HIDDEN = "***"
+_JOINED = re.compile(r"(?P<name>[-+~/]*[^\s=:\"'{}]+)(?P<sign>[=:]\s*)(?P<value>.*)", re.DOTALL)
+_NAME = re.compile(r"[-+~/]*[^\W\d][\w.\-]*")
+_OPTION = re.compile(r"-[A-Za-z]|--[A-Za-z]+\d*(?:[-_.][A-Za-z]+\d*|[-_.]\d+)*(?:=.*)?|--", re.DOTALL)
+_GLUED = re.compile(r"-[A-Za-z]")
+_SHORT_OPTION = re.compile(r"-[a-z]+")
+BEFORE_VALUES = frozenset({"=", ":", "bearer", "basic", "token", "digest"})
+ACCOUNTS = frozenset({"u", "user", "username", "login", "account"})
+"""Options whose value may be `name:password`."""
+
+
+def redacted_text(text: str) -> str:
+    """Return a text with what looks secret replaced by ***."""
+    parts, at = [], 0
+    for start, end in secret_spans(text):
+        parts += [text[at:start], HIDDEN]
+        at = end
+    return "".join([*parts, text[at:]]) if parts else text
+
+
+def redacted_command(words: Sequence[str]) -> list[str]:
+    """Return a command line with *** for what looks secret: all values of a secret option, up to the next option."""
+    shown: list[str] = []
+    option, values = "", 0
+    for word in words:
+        if option and _is_value(word, values):
+            shown.append(_redacted_value_of(option, word))
+            values += 1
+            # A name without dashes has one value, but for the scheme of a header: Authorization: Bearer abc.
+            option = option if option.startswith("-") or word.lower() in BEFORE_VALUES else ""
+            continue
+        shown.append(_redacted_word(word))
+        name = word.rstrip("=:")
+        of_account = name.startswith("-") and name.lstrip("-") in ACCOUNTS
+        option, values = (name, 0) if _NAME.fullmatch(name) and (secrecy(name) or of_account) else ("", 0)
+    return shown
+
+
+def redacted(values: Mapping[str, object]) -> dict[str, object]:
+    """Return configuration or environment values with what looks secret replaced by ***."""
+    return {redacted_text(str(name)): _redacted_under(secrecy(str(name)), value) for name, value in values.items()}
+
+
+def redacted_strings(content: Any, as_they_are: frozenset[str] = frozenset()) -> Any:
+    """Return what is to be written as JSON with the secrets in its texts hidden.
+
+    Args:
+        content: Dictionaries, lists and texts, whose keys are hotloop's own.
+        as_they_are: Keys whose texts have been cleared already.
+    """
+    if isinstance(content, str):
+        return redacted_text(content)
+    if isinstance(content, dict):
+        return {
+            name: each if name in as_they_are else redacted_strings(each, as_they_are) for name, each in content.items()
+        }
+    if isinstance(content, list | tuple):
+        return [each if isinstance(each, int | float) else redacted_strings(each, as_they_are) for each in content]
+    return content
+
+
+def _is_value(word: str, values: int) -> bool:
+    """Say whether a word after a secret option is a value of it: keys may begin with a dash."""
+    if _OPTION.fullmatch(word) and not secret_spans(word.partition("=")[0].lstrip("-")):
+        return False
+    return not (values and _SHORT_OPTION.fullmatch(word))
+
+
+def _redacted_value_of(option: str, word: str) -> str:
+    if word in ("=", ":"):
+        return word
+    if secrecy(option):
+        return HIDDEN if hides(option, word) else word
+    user, colon, password = word.partition(":")
+    return f"{user}:{HIDDEN}" if colon and password and "/" not in user else _redacted_word(word)
+
+
+def _redacted_word(word: str) -> str:
+    if word[:1] in ("{", "["):
+        try:
+            content = json.loads(word)
+        except ValueError:
+            return redacted_text(word)
+        cleared = _redacted_under(Secrecy.NONE, content)
+        return word if cleared == content else json.dumps(cleared)
+    joined = _JOINED.fullmatch(word)
+    if joined is None or joined["value"].startswith("//"):
+        return redacted_text(word)
+    name, sign, value = joined.group("name", "sign", "value")
+    # A letter may be an option to which its value is glued: -DPASSWORD=x.
+    secret = next((each for each in (name, _GLUED.sub("", name)) if secrecy(each)), None)
+    if secret is not None:
+        return f"{name}{sign}{HIDDEN}" if value and hides(secret, value) else word
+    if sign[0] == "=" and _NAME.fullmatch(name):
+        return f"{name}{sign}{_redacted_word(value)}"
+    return redacted_text(word)
+
+
+def _redacted_under(level: Secrecy, value: object) -> object:
+    """Hide what a value holds, given the secrecy of the name that it is under."""
+    if isinstance(value, Mapping):
+        return {
+            redacted_text(str(name)): _redacted_under(max(level, secrecy(str(name))), each)
+            for name, each in value.items()
+        }
+    if isinstance(value, list | tuple | set | frozenset):
+        if level is Secrecy.NONE and all(isinstance(each, str) for each in value):
+            return redacted_command([str(each) for each in value])
+        return [_redacted_under(level, each) for each in value]
+    if level is not Secrecy.NONE and not isinstance(value, bool):
+        return HIDDEN if value is None or hides_value(level, str(value)) else value
+    return redacted_text(value) if isinstance(value, str) else value

@@ -1,0 +1,68 @@
+"""What is read of the process besides its spans: memory, collector pauses, page faults, tallies, device time."""
+
+from __future__ import annotations
+
+import gc
+from collections import Counter
+
+from hotloop.clock import DeviceClock, process_cpu_ns
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.process_memory import MemoryReader, cuda_in_use, page_faults, starved_ns
+from hotloop.spans import registry
+from hotloop.spans.hot_path import Pauses
+
+
+class Vitals:
+    """Reads them, and notes changes in a thread's account, where the fold finds out what was going on."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryReader()
+        self.tally_events = 0
+        self.device_ns: Counter[int] = Counter()
+        self._rss = self.memory.read().rss_bytes
+        for each in registry.known_tallies():
+            each.fresh()
+        self._device: DeviceClock | None = None
+        self._pauses = Pauses()
+        gc.callbacks.append(self._pauses)
+
+    def close(self) -> None:
+        """Stop listening to the garbage collector."""
+        if self._pauses in gc.callbacks:
+            gc.callbacks.remove(self._pauses)
+
+    def memory_now(self) -> dict[str, int]:
+        """What a window's row says of memory when it ends."""
+        now = self.memory.read()
+        return {"rss_bytes": now.rss_bytes, "reserved_bytes": now.reserved_bytes,
+                "gpu_bytes": now.gpu_bytes, "gpu_busy_percent": now.gpu_busy_percent}  # fmt: skip
+
+    def read_memory(self, at: int, account: Account) -> None:
+        """Note how much memory has grown since the last time."""
+        reading = self.memory.read()
+        account.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
+        self._rss = reading.rss_bytes
+
+    def read_tallies(self, at: int, account: Account) -> None:
+        """Note how far the tallies have come since they were looked at last."""
+        self.take_bumps([(at, each.code, n) for each in registry.known_tallies() if (n := each.fresh())], account)
+
+    def take_bumps(self, bumps: list[tuple[int, int, int]], account: Account) -> None:
+        """Note changes of tallies: (at, code, how many)."""
+        self.tally_events += sum(n for _, _, n in bumps)
+        account.bumps += [(at, code, n, 0) for at, code, n in bumps]
+
+    def read_device(self) -> None:
+        """Take the device time of spans that the device has finished, once the script uses one."""
+        if self._device is None and (cuda := cuda_in_use()) is not None:
+            self._device = DeviceClock(lambda: cuda.Event(enable_timing=True))
+            registry.use_device(self._device)
+        if self._device is not None:
+            self.device_ns.update(self._device.poll())
+
+    def totals(self) -> dict[str, int]:
+        """What has added up since the process began: differences of it belong to a window."""
+        minor, major = page_faults()
+        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
+                "gc_pauses": self._pauses.count, "gc_pause_ns": self._pauses.ns,
+                "starved_ns": starved_ns()}  # fmt: skip

@@ -1,0 +1,253 @@
+"""A recording of this process and of the processes it starts, into one run directory.
+
+The main process claims the directory. A process that is forked, spawned or comes from a fork server records itself
+beside the others. All share one monotonic clock; each process also notes what wall-clock time its start was, for
+systems where that clock is not shared.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shlex
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from hotloop.clock import now_ns
+from hotloop.errors import HotloopError, exit_code_of
+from hotloop.notice import notice
+from hotloop.profiling.recorder.background import Recorder
+from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
+from hotloop.profiling.recorder.manifest import claim, describe_run, finish
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.privacy.redact import redacted_text
+from hotloop.profiling.recorder.process_memory import cuda_in_use
+from hotloop.run_directory import default_path
+from hotloop.spans import hot_path, registry
+
+
+@dataclass(slots=True)
+class _Current:
+    session: Session | None = None
+    at_fork_registered: bool = False
+
+
+_current = _Current()
+
+
+class Session:
+    """One process's part of a run. Use `record()`; this is what it returns.
+
+    Args:
+        path: The run directory, which exists.
+        options: What to record, and at what cost.
+        modules: Levels of nested torch module calls that hooks time; None for no hooks at all.
+        main: Whether this is the process that the run began in.
+    """
+
+    def __init__(self, path: Path, options: RecordOptions, modules: int | None, main: bool = True) -> None:
+        self.path = path
+        self.options = options
+        self.main = main
+        self.announced_as = ""
+        """How the user calls the run directory, if a message at the end of the process is to name it."""
+        self.recorder: Recorder | None = None
+        self._modules = modules
+        self._started_ns = now_ns()
+        self._undo: list[Callable[[], None]] = []
+
+    def start(self) -> None:
+        """Begin to record, or say why not and do nothing."""
+        atexit.register(self._stop_at_exit)
+        folder = self.path / f"{os.getpid()}-{now_ns() % 10**9:09d}"
+        try:
+            self.recorder = Recorder(folder, self.options, self.main)
+        except OSError as error:
+            notice(f"cannot write to {self.path} ({error}): training goes on unrecorded")
+            return
+        if self._modules is not None:
+            self._install_hooks(self._modules, self.recorder)
+        self._follow_children()
+        self.recorder.start()
+        if self.main and self.options.looks_closer:
+            from hotloop.profiling.recorder.deep.schedule import follow
+
+            self._undo.append(follow(self.recorder, folder, self.options))
+        _current.session = self
+
+    def _install_hooks(self, modules: int, recorder: Recorder) -> None:
+        from hotloop.profiling.recorder.hooks import install
+        from hotloop.profiling.recorder.wrapper_overhead import costs_ns, measure_wrappers
+
+        if not costs_ns:  # A forked child knows them from its parent.
+            measure_wrappers()
+        recorder.wrapper_ns = costs_ns
+        if self.main and self.options.looks_closer:
+            from hotloop.profiling.recorder.deep.schedule import prepare
+
+            self._undo.append(prepare(modules, self.options))
+        self._undo.append(install(modules_depth=modules))
+
+    def _follow_children(self) -> None:
+        """Have processes that start from here on record themselves into the same run."""
+        settings = Settings(str(self.path), self.options, self._modules)
+        registry.child_program = settings.program()
+        self._undo += [follow_spawned(settings), _forget_children]
+        if not _current.at_fork_registered and hasattr(os, "register_at_fork"):
+            os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_forked_child)
+            _current.at_fork_registered = True
+
+    def flush(self) -> bool:
+        """Write all that was recorded until now; return False while a closer look has paused the recording."""
+        return self.recorder is None or self.recorder.flush()
+
+    def stop(self, exit_code: int = 0) -> None:
+        """Stop recording and complete the run's files. Safe to call twice.
+
+        Args:
+            exit_code: How the program that was recorded ended: 0 well, 130 by Ctrl-C, else by an error.
+        """
+        atexit.unregister(self._stop_at_exit)
+        if _current.session is self:
+            _current.session = None
+        while self._undo:
+            self._undo.pop()()
+        recorder, self.recorder = self.recorder, None
+        if recorder is None:
+            return
+        recorder.stop()
+        if self.main:
+            self._finish_manifest(exit_code, recorder.failure)
+            if self.announced_as:
+                part = "a part of the run, until the recorder failed: " if recorder.failure else ""
+                notice(f"recorded {part}{self.announced_as}. Next: hotloop explain {shlex.quote(self.announced_as)}")
+
+    def _stop_at_exit(self) -> None:
+        # Python keeps here the error that ended a script. A console keeps any error there that it has shown.
+        try:
+            self.stop(0 if hasattr(sys, "ps1") else exit_code_of(getattr(sys, "last_value", None)))
+        except Exception as error:  # By now a script may have replaced or cleared anything that this needs.
+            notice(f"could not complete {self.path}: {error!r}")
+
+    def _finish_manifest(self, exit_code: int, failure: str) -> None:
+        changes: dict[str, Any] = {"seconds": (now_ns() - self._started_ns) / 1e9, "torch": _torch_threads()}
+        if (cuda := cuda_in_use()) is not None:
+            changes["machine"] = {"gpu": cuda.get_device_name()}
+        if failure:
+            changes["recorder_failed"] = redacted_text(failure)
+        try:
+            file, position = finish(self.path, exit_code, changes)
+        except (OSError, ValueError) as error:
+            if not failure:
+                notice(f"could not complete {self.path}: {error}")
+            return
+        if self.announced_as:
+            hot_path.note_exit_code(os.fsencode(file), position)
+
+    def abandon(self) -> None:
+        """In a forked child: forget the parent's recorder without touching its files."""
+        self.recorder = None
+        self._undo.clear()
+        atexit.unregister(self._stop_at_exit)
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop(exit_code_of(error))
+
+
+def record(
+    path: str | os.PathLike[str] | None = None,
+    *,
+    options: RecordOptions | None = None,
+    hooks: bool = False,
+    config: Mapping[str, object] | None = None,
+    command: list[str] | None = None,
+    counts_before: Mapping[str, int] | None = None,
+) -> Session:
+    """Record from here on, until the returned session is stopped or its `with` block is left.
+
+    Args:
+        path: The run directory; `runs/<time>-<name>` if not given. Must be new or empty.
+        options: What to record, and at what cost.
+        hooks: Also time what Gymnasium, torch and other libraries do, without a change to the script.
+        config: The run's configuration, kept in its manifest (what looks secret is not).
+        command: The command line to note, if it is not this process's own.
+        counts_before: What a training that is resumed here had counted, by counter: `env_steps`, `updates`, ...
+    """
+    if _current.session is not None:
+        raise HotloopError(f"already recording into {_current.session.path}: stop it before starting another")
+    words = command or sys.argv
+    chosen = options or RecordOptions()
+    modules = 1 if hooks else None
+    manifest = describe_run(words, chosen, config, hooks) | {"counts_before": dict(counts_before or {})}
+    try:
+        target = claim(path, manifest, words)
+    except OSError as error:
+        where = Path(path) if path is not None else default_path(words)
+        notice(f"cannot write to {where} ({error}): training goes on unrecorded")
+        return Session(where.absolute(), chosen, modules)
+    session = Session(target, chosen, modules)
+    session.start()
+    return session
+
+
+def record_child(settings: Settings) -> None:
+    """Record a child process of a recorded one, if its run directory is still there."""
+    if _current.session is None and Path(settings.path).is_dir():
+        Session(Path(settings.path), settings.options, settings.modules, main=False).start()
+
+
+def current_path() -> Path | None:
+    """Return the run directory that this process records into now."""
+    return _current.session.path if _current.session is not None else None
+
+
+def _torch_threads() -> dict[str, Any] | None:
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "get_num_threads"):
+        return None  # Not imported, or a module of the script's own.
+    threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
+    hooks = sys.modules.get("hotloop.profiling.recorder.hooks.torch.tensors")
+    gradients = sys.modules.get("hotloop.profiling.recorder.hooks.torch.dropped_gradients")
+    dropped = gradients.dropped_at.most_common(1) if gradients else []
+    return (
+        threads
+        | ({"set_at": hooks.threads_set_at} if hooks and hooks.threads_set_at else {})
+        | ({"gradients_dropped_at": dropped[0][0]} if dropped else {})
+    )
+
+
+def _forget_children() -> None:
+    registry.child_program = ""
+
+
+def _before_fork() -> None:
+    if _current.session and _current.session.recorder:
+        _current.session.recorder.working.acquire()
+
+
+def _after_fork() -> None:
+    if _current.session and _current.session.recorder:
+        _current.session.recorder.working.release()
+
+
+def _in_forked_child() -> None:
+    parent, _current.session = _current.session, None
+    if parent is None or parent.recorder is None:
+        return
+    parent.recorder.forget()
+    parent.abandon()
+    registry.hush()
+    registry.after_fork()
+
+
+def stop_current() -> None:
+    """End this process's recording, if there is one."""
+    if _current.session is not None:
+        _current.session.stop()

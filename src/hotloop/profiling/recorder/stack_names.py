@@ -1,0 +1,43 @@
+"""What the numbers of a call tree stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hotloop.phases import Phase
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.call_tree.tree import DARK, EDGE
+from hotloop.spans.registry import Span
+
+
+def node_entries(account: Account, every: list[Span]) -> list[dict[str, Any]]:
+    """Describe the nodes of a thread's tree that have no entry yet."""
+    entries = []
+    for node in range(account.named, len(account.tree.keys)):
+        key = account.tree.keys[node]
+        entry: dict[str, Any] = {
+            "is": "node",
+            "thread": account.index,
+            "id": node,
+            "parent": key.parent,
+            "kind": key.kind,
+        }
+        if key.kind == "span":
+            each = every[(key.variant >> 1) - 1]
+            entry |= {
+                "code": each.code,
+                "name": each.name,
+                "phase": Phase.ACT if key.variant & 1 else each.phase,
+            }
+        elif key.kind == "gap":
+            before, after = _sibling(key.before, every), _sibling(key.variant, every)
+            entry |= {"before": before, "after": after, "dark": key.before == DARK}
+        entries.append(entry)
+    return entries
+
+
+def _sibling(variant: int, every: list[Span]) -> dict[str, Any] | None:
+    if variant in (EDGE, DARK):
+        return None
+    each = every[(variant >> 1) - 1]
+    return {"name": each.name, "phase": Phase.ACT if variant & 1 else each.phase}

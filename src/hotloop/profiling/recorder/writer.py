@@ -1,0 +1,165 @@
+"""From accounts to files: names, windows, totals and state, in the tables of `trace.store`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotloop.clock import now_ns, wall_ns
+from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.printed_timings.collect import new_book
+from hotloop.profiling.recorder.privacy.redact import redacted_command, redacted_strings
+from hotloop.profiling.recorder.stack_names import node_entries
+from hotloop.profiling.trace.stream_store import ProcessFiles, write_json
+from hotloop.spans import registry
+
+Write = Callable[[str, dict[str, Any]], None]
+WINDOWED = ("windows", "spans", "counters", "samples", "memory")
+
+
+class Writer:
+    """Writes one process's files, and knows which names are in them already."""
+
+    def __init__(self, files: ProcessFiles) -> None:
+        self.files = files
+        self._claims = new_book()
+        self.append: Write = files.append
+        self._spans_named = 0
+        self._counters_named = 0
+        self._has_tails = False
+        self._raw: list[tuple[int, Ints, Ints, Ints]] = []
+        self.raw_waiting = 0
+
+    def tail(self, table: str, columns: dict[str, Any]) -> None:
+        """Write the rows of the window that is not complete, in place of its last ones."""
+        self.files.replace(f"{table}.tail.arrow", table, columns)
+        self._has_tails = True
+
+    def drop_tails(self) -> None:
+        """Remove them, once the window is complete."""
+        for table in WINDOWED if self._has_tails else ():
+            self.files.drop(f"{table}.tail.arrow")
+        self._has_tails = False
+
+    def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
+        """Write down what numbers stand for, as far as that is new. Comes before everything else of a process."""
+        self.files.create()
+        every, counters = registry.known_spans(), list(registry.known_counters().items())
+        entries: list[dict[str, Any]] = [
+            {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
+            for e in every[self._spans_named :]
+        ]
+        entries += [{"is": "counter", "code": c, "name": n} for n, c in counters[self._counters_named :]]
+        self._spans_named, self._counters_named = len(every), len(counters)
+        for account in accounts:
+            if not account.named:
+                entries.append(
+                    {"is": "thread", "id": account.index, "ident": account.ident, "name": account.name,
+                     "main": account is main}
+                )  # fmt: skip
+            entries += node_entries(account, every)
+            account.named = len(account.tree.keys)
+        # The text of a frame is a line of code: it has been cleared by other rules, which keep its columns.
+        self.files.add_names(redacted_strings(entries + fresh, as_they_are=frozenset({"text"})))
+
+    def keeps_raw(self, window: int, options: RecordOptions) -> bool:
+        """Say whether the single calls of a window are kept: those of the first windows, and of some later ones."""
+        chosen = window < options.raw_windows + 1 or (window & (window - 1)) == 0
+        return chosen and self.files.size_of("raw") < options.raw_bytes
+
+    def keep_raw(self, thread: int, done: Folded) -> None:
+        """Keep the single calls of a fold until `raw()` writes them."""
+        self._raw.append((thread, done.done_node, done.done_start, done.done_end))
+        self.raw_waiting += len(done.done_node)
+
+    def raw(self) -> None:
+        """Append the single calls that were kept. Names come first."""
+        for index, node, start, end in self._raw:
+            thread = np.full(len(node), index)
+            self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
+        self.drop_raw()
+
+    def drop_raw(self) -> None:
+        """Forget them."""
+        self._raw.clear()
+        self.raw_waiting = 0
+
+    def totals(self, accounts: list[Account]) -> None:
+        """Replace the totals of all nodes, and what the script itself printed of its speed."""
+        rows = [row for account in accounts for row in account.totals_rows()]
+        told = self._claims.content()
+        if told is not None:
+            write_cleared(self.files.folder / "claims.json", told)
+        if rows:
+            self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
+
+    def state(self, content: dict[str, Any]) -> None:
+        """Replace the state: what it says of recording, and what of the process."""
+        process = {"pid": os.getpid(), "process": process_name(), "wall_ns": wall_ns()}
+        within = {str(e.code): e.within_ns for e in registry.known_spans() if e.within_ns}
+        write_cleared(self.files.folder / "state.json", process | {"within_ns": within} | content)
+
+
+def write_cleared(path: Path, content: dict[str, Any]) -> None:
+    """Write a JSON file of a process, without the secrets that its texts hold."""
+    write_json(path, redacted_strings(content), indent=None)
+
+
+def write_window(
+    write: Write,
+    window: int,
+    accounts: list[Account],
+    seen: tuple[Counter[int], Counter[int], Counter[int]],
+    memory: dict[str, int],
+) -> None:
+    """Write all that was measured in a window.
+
+    Args:
+        write: Appends to a table, or replaces its tail.
+        window: Number of the window.
+        accounts: The threads.
+        seen: By span code: calls timed, calls only counted, device time in ns.
+        memory: The window's row of the memory table.
+    """
+    rows = [account.window_rows(window) for account in accounts]
+    write("windows", {name: np.concatenate([each[name] for each in rows]) for name in rows[0]})
+    codes = sorted({code for each in seen for code in each})
+    calls = [(window, code, *(each[code] for each in seen)) for code in codes]
+    write("spans", _columns(("window", "code", "timed", "counted", "device_ns"), calls))
+    counters = [(window, a.index, n, c, amount) for a in accounts for (n, c), amount in a.counters.items()]
+    write("counters", _columns(("window", "thread", "node", "counter", "amount"), counters))
+    samples = [(window, a.index, n, s, *sums) for a in accounts for (n, s), sums in a.samples.items()]
+    write("samples", _columns(("window", "thread", "node", "stack", "n", "wall_ns", "cpu_ns"), samples))
+    write("memory", {name: [value] for name, value in memory.items()})
+
+
+def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
+    return {name: [row[i] for row in rows] for i, name in enumerate(names)}
+
+
+def forget_within() -> None:
+    """Begin anew to add up what wrappers take within spans."""
+    for each in registry.known_spans():
+        each.within_ns = 0.0
+
+
+def describe_process(main: bool) -> dict[str, Any]:
+    """Return what `process.json` says of this process."""
+    return {
+        "pid": os.getpid(), "parent_pid": os.getppid(), "main": main,
+        "clock_ns": now_ns(), "wall_ns": wall_ns(), "argv": redacted_command(getattr(sys, "argv", [])),
+    }  # fmt: skip
+
+
+def process_name() -> str:
+    """The name multiprocessing gave this process."""
+    multiprocessing = sys.modules.get("multiprocessing.process")
+    return multiprocessing.current_process().name if multiprocessing else "MainProcess"

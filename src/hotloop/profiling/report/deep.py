@@ -1,0 +1,212 @@
+"""The closer looks in a report: functions, operators and layers, as tables for people and as JSON."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.rule import Rule
+from rich.table import Table
+from rich.text import Text
+
+from hotloop import numbers
+from hotloop.profiling.trace.deep import CallRow, FunctionRow, Look, Traced
+
+FUNCTION_ROWS = 20
+TREE_ROWS = 30
+TREE_SHARE = 0.02
+OPERATOR_ROWS = 20
+LAYER_ROWS = 40
+WHERE_WIDTH = 22
+KIND_STYLES = {"own": "bold", "library": "", "native": "dim"}
+OPTIMISABLE = {"yes": Text("yes", "green"), "calls": Text("fewer calls", "yellow"), "no": Text("no", "dim")}
+
+
+def as_dict(traced: Traced) -> dict[str, Any]:
+    """Return what `explain --json` says of the looks."""
+    looks = {
+        "functions": _look_dict(traced.functions_look),
+        "operators": _look_dict(traced.operators_look),
+        "layers": asdict(traced.layers_look) if traced.layers_look else None,
+    }
+    return {
+        "functions": [asdict(row) for row in traced.functions],
+        "operators": [asdict(row) for row in traced.operators],
+        "layers": [asdict(row) for row in traced.layers],
+        "looks": {name: look for name, look in looks.items() if look is not None},
+    }
+
+
+def _look_dict(look: Look | None) -> dict[str, Any] | None:
+    return None if look is None else asdict(look) | {"factor": look.factor}
+
+
+def render(traced: Traced) -> Iterator[RenderableType]:
+    """Yield the looks' part of the report from top to bottom; nothing where there was none."""
+    if traced.functions_look is not None:
+        yield _heading("Functions", _asked(traced.functions_look))
+        yield from _functions(traced, traced.functions_look)
+        yield Text()
+    if traced.operators_look is not None:
+        yield _heading("Torch operators", _asked(traced.operators_look))
+        yield from _operators(traced, traced.operators_look)
+        yield Text()
+    if traced.layers_look is not None:
+        look = traced.layers_look
+        yield _heading("Layers", f"{look.updates_timed} updates, one in {look.every}")
+        yield from _layers(traced)
+        yield Text()
+
+
+def _heading(title: str, detail: str) -> RenderableType:
+    return Rule(Text.assemble((title, "bold"), (f"  {detail}", "dim")), align="left", style="dim", characters="─")
+
+
+def _asked(look: Look) -> str:
+    if look.state == "done":
+        return f"{look.iterations} iterations after {numbers.count(look.warmup)}, not in the tables above"
+    return {
+        "cut": f"{look.iterations} of {look.asked} iterations: then the run ended",
+        "looking": "being looked at now",
+        "waiting": "the warm-up is not over yet",
+    }.get(look.state, "nothing was seen")
+
+
+def _functions(traced: Traced, look: Look) -> Iterator[RenderableType]:
+    if not traced.functions:
+        yield _nothing(look)
+        return
+    yield Padding(_kinds(traced.functions), (0, 2))
+    table = _table(30, "function", "share", "calls/it", "self/call", "total/call", "optimisable", "where")
+    for row in traced.functions[:FUNCTION_ROWS]:
+        # What was open all the time was not called.
+        means = (
+            numbers.digits(row.calls_per_iteration),
+            numbers.seconds(row.self_mean_s),
+            numbers.seconds(row.total_mean_s),
+        )
+        table.add_row(
+            Text(row.name, KIND_STYLES[row.kind]), numbers.percent(row.share), *(means if row.calls else ("", "", "")),
+            OPTIMISABLE[row.optimisable], _where(row),
+        )  # fmt: skip
+    _add_rest(table, len(traced.functions) - FUNCTION_ROWS)
+    yield Padding(table, (0, 0, 0, 2))
+    yield Padding(_tree(traced.function_tree), (1, 0, 0, 2))
+    yield _cost(look, "a call")
+
+
+def _kinds(rows: tuple[FunctionRow, ...]) -> Text:
+    shares = {kind: sum(row.share for row in rows if row.kind == kind) for kind in KIND_STYLES}
+    said = {"own": "your own code", "library": "libraries' Python", "native": "native code"}
+    return Text(" · ").join(Text(f"{said[kind]} {numbers.percent(share)}") for kind, share in shares.items())
+
+
+def _where(row: FunctionRow) -> Text:
+    if not row.file:
+        return Text("native", "dim")
+    file = row.file.removeprefix(os.getcwd() + os.sep)
+    if row.kind != "own":
+        file = os.path.join(*file.split(os.sep)[-2:])
+    place = f"{file}:{row.line}"
+    if len(place) > WHERE_WIDTH:
+        place = "…" + place[1 - WHERE_WIDTH :]
+    return Text(place, "cyan" if row.kind == "own" else "dim")
+
+
+def _tree(rows: tuple[CallRow, ...]) -> RenderableType:
+    table = _table(62, "call tree of functions", "share", "total", "self", "calls")
+    open_at: list[bool] = []
+    shown = [row for row in rows if row.share >= TREE_SHARE]
+    for i, row in enumerate(shown[:TREE_ROWS]):
+        del open_at[row.depth :]
+        # The branches left out are the smallest: what comes last may be another than in the whole tree.
+        after = next((each.depth for each in shown[i + 1 :] if each.depth <= row.depth), -1)
+        last = after < row.depth
+        guides = "".join("│ " if is_open else "  " for is_open in open_at[1:])
+        guides += ("└ " if last else "├ ") if row.depth else ""
+        name = Text.assemble((guides, "dim"), (row.name, KIND_STYLES[row.kind]))
+        own = numbers.seconds(row.self_s) if row.self_s else ""
+        calls = numbers.count(row.calls) if row.calls else ""
+        table.add_row(name, numbers.percent(row.share), numbers.seconds(row.total_s), own, calls)
+        open_at.append(not last)
+    _add_rest(table, len(shown) - TREE_ROWS)
+    return table
+
+
+def _operators(traced: Traced, look: Look) -> Iterator[RenderableType]:
+    if not traced.operators:
+        yield _nothing(look)
+        return
+    device = any(row.device_s for row in traced.operators)
+    table = _table(50, "operator", "self", "share", "calls/it", "self/call", "total", *(["device"] if device else []))
+    for row in traced.operators[:OPERATOR_ROWS]:
+        cells = [
+            numbers.seconds(row.self_s), numbers.percent(row.share), numbers.digits(row.calls_per_iteration),
+            numbers.seconds(row.self_mean_s), numbers.seconds(row.total_s),
+        ]  # fmt: skip
+        table.add_row(Text(row.name), *cells, *([numbers.seconds(row.device_s)] if device else []))
+    _add_rest(table, len(traced.operators) - OPERATOR_ROWS)
+    yield Padding(table, (0, 0, 0, 2))
+    yield _cost(look, "an operator")
+
+
+def _layers(traced: Traced) -> Iterator[RenderableType]:
+    look = traced.layers_look
+    if not traced.layers or look is None:
+        yield Padding(Text("No layer was timed: no update has come by yet.", "yellow"), (0, 2))
+        return
+    table = _table(28, "layer", "share", "forward", "backward", "calls", "forward/call", "backward/call", "module")
+    above = [""]
+    for row in traced.layers[:LAYER_ROWS]:
+        del above[row.depth :]
+        name = "  " * (row.depth - 1) + row.name.removeprefix(f"{above[-1]}.")
+        above.append(row.name)
+        back = numbers.seconds(row.backward_s) if row.backward_s else ""
+        mean = numbers.seconds(row.backward_mean_s) if row.backward_s else ""
+        table.add_row(
+            Text(name, "bold" if row.depth == 1 else ""), numbers.percent(row.share),
+            numbers.seconds(row.forward_s), back, numbers.count(row.calls), numbers.seconds(row.forward_mean_s), mean,
+            Text(row.module, "dim"),
+        )  # fmt: skip
+    _add_rest(table, len(traced.layers) - LAYER_ROWS)
+    device = ", synchronised with the device" if look.synchronised else ""
+    cost = f"Timing them took {numbers.seconds(look.cost_s)}{device}: not in this table, but in the phases above."
+    yield Group(Padding(table, (0, 0, 0, 2)), Padding(Text(cost, "dim"), (0, 2)))
+
+
+def _nothing(look: Look) -> RenderableType:
+    reason = "Nothing was called." if look.state in ("done", "cut") else "Nothing was seen yet."
+    if look.reason:
+        reason = f"Nothing was seen: {look.reason}."
+    return Padding(Text(reason, "yellow"), (0, 2))
+
+
+def _cost(look: Look, what: str) -> RenderableType:
+    text = f"An iteration took {numbers.seconds(look.iteration_s)} meanwhile"
+    if look.untraced_s and look.factor:
+        text += f", {numbers.seconds(look.untraced_s)} otherwise ({look.factor:.2f}×"
+        text += f": {numbers.seconds(look.call_cost_s)} {what})" if look.call_cost_s else ")"
+    else:
+        text += "; there were other numbers of updates a step than in the run, so that it cannot be compared"
+    taken = "What tracing cost is taken off." if what == "a call" else "This is in the times above."
+    if not look.updates:
+        taken += " No update was among them."
+    return Padding(Text(f"{text}. {taken}", "dim"), (0, 2))
+
+
+def _table(width: int, first: str, *titles: str) -> Table:
+    table = Table(box=None, padding=(0, 1), pad_edge=False, header_style="dim")
+    table.add_column(first, overflow="ellipsis", no_wrap=True, max_width=width)
+    for title in titles:
+        left = title in ("where", "module", "optimisable")
+        table.add_column(title, justify="left" if left else "right", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def _add_rest(table: Table, n: int) -> None:
+    if n > 0:
+        table.add_row(Text(f"{n} more: see --detailed", "dim"))

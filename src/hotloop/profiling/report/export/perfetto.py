@@ -1,0 +1,156 @@
+"""A timeline as trace events in JSON, the one format that ui.perfetto.dev and chrome://tracing both open.
+
+Every thread has a track of its single calls, where those were kept, and a track "by window" for all of the run: there
+each window shows its call tree, as wide as the time it took, in the order of the tree rather than of time. Rates and
+memory are counters. Times are microseconds since the beginning of the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count, takewhile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hotloop.counters import COUNTERS
+from hotloop.escaping import json_text
+from hotloop.profiling.report.export.target import open_text
+from hotloop.profiling.report.export.windows import Slice, window_slices
+from hotloop.profiling.trace.model import Process, Thread, Trace
+from hotloop.profiling.trace.reading.window_streams import ThreadStream, read_streams
+from hotloop.profiling.trace.summary import counts, rate_over_time
+
+FIRST_TID = 5_000_000
+"""Above any process id: viewers take the thread with a process's number for its main one, and want all different."""
+
+
+MOST_SLICES = 1_000_000
+"""On the tracks "by window", over all threads: no viewer opens more."""
+LONGEST_NAME = 200
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write the timeline of a run."""
+    streams = read_streams(trace)
+    starts = [process.start_ns for process in trace.processes]
+    starts += [int(each.call_start_ns[0]) for each in streams if len(each.call_start_ns)]
+    with open_text(path) as file:
+        file.write('{"displayTimeUnit":"ms","otherData":')
+        file.write(_dumps(_about(trace)))
+        file.write(',"traceEvents":[')
+        between = "\n"
+        for event in _events(trace, streams, min(starts)):
+            file.write(between + event)
+            between = ",\n"
+        file.write("\n]}\n")
+
+
+def _events(trace: Trace, streams: list[ThreadStream], base_ns: int) -> Iterator[str]:
+    for i, process in enumerate(trace.processes):
+        name = trace.name if process.main else process.name
+        yield _metadata("process_name", process.pid, 0, {"name": name})
+        yield _metadata("process_sort_index", process.pid, 0, {"sort_index": i})
+        yield from _memory(process, base_ns)
+    yield from _rates(trace, base_ns)
+    threads = {(p.pid, t.name, t.ident): t for p in trace.processes for t in p.threads}
+    tid = FIRST_TID
+    slices = count()
+    for stream in streams:
+        known = threads.get((stream.pid, stream.thread, stream.ident))
+        mine = stream.pid if stream.main else tid
+        yield from _thread_names(stream, mine, tid + 1, 2 * (tid - FIRST_TID))
+        yield from _calls(stream, mine, base_ns)
+        yield from takewhile(lambda _: next(slices) < MOST_SLICES, _by_window(stream, known, tid + 1, base_ns))
+        tid += 2
+
+
+def _thread_names(stream: ThreadStream, tid: int, window_tid: int, order: int) -> Iterator[str]:
+    for each, name, place in ((tid, stream.thread, order), (window_tid, f"{stream.thread}, by window", order + 1)):
+        yield _metadata("thread_name", stream.pid, each, {"name": name})
+        yield _metadata("thread_sort_index", stream.pid, each, {"sort_index": place})
+
+
+def _calls(stream: ThreadStream, tid: int, base_ns: int) -> Iterator[str]:
+    heads = {
+        node: f'{{"ph":"X","pid":{stream.pid},"tid":{tid},"name":{_dumps(_short(place.name))},"cat":"{place.phase}"'
+        for node, place in stream.places.items()
+    }
+    columns = (stream.call_node, stream.call_start_ns - base_ns, stream.call_end_ns - stream.call_start_ns)
+    for node, start, length in zip(*(column.tolist() for column in columns), strict=True):
+        if node in heads:
+            yield f'{heads[node]},"ts":{_us(start)},"dur":{_us(length)}}}'
+
+
+def _by_window(stream: ThreadStream, thread: Thread | None, tid: int, base_ns: int) -> Iterator[str]:
+    for each in window_slices(stream, thread):
+        yield _dumps(_slice(each, stream.pid, tid, base_ns))
+
+
+def _slice(each: Slice, pid: int, tid: int, base_ns: int) -> dict[str, Any]:
+    # Whole microseconds: neighbours share an edge here, and a viewer that rounds must not see them overlap.
+    start, end = (each.start_ns - base_ns) // 1000, (each.end_ns - base_ns) // 1000
+    return {
+        "ph": "X", "pid": pid, "tid": tid, "name": _short(each.name), "cat": str(each.phase), "ts": start,
+        "dur": end - start,
+        "args": {"calls": each.calls, "total_ms": each.total_ns / 1e6, "self_ms": each.self_ns / 1e6},
+    }  # fmt: skip
+
+
+def _rates(trace: Trace, base_ns: int) -> Iterator[str]:
+    windows = trace.main.windows
+    starts = windows.start_ns[windows.in_loop]
+    for counter in COUNTERS:
+        _, per_s = rate_over_time(trace, counter)
+        if not per_s.any():
+            continue
+        for start, value in zip(starts.tolist(), per_s.tolist(), strict=True):
+            yield _counter(f"{counter}/s", trace.main.pid, start - base_ns, value)
+        # A counter keeps its last value for ever: the loop is over here.
+        yield _counter(f"{counter}/s", trace.main.pid, trace.loop_end_ns - base_ns, 0.0)
+
+
+def _memory(process: Process, base_ns: int) -> Iterator[str]:
+    memory = process.memory
+    series = (
+        ("memory (MB)", memory.rss_bytes / 1e6),
+        ("GPU memory (MB)", memory.gpu_bytes / 1e6),
+        ("GPU busy (%)", memory.gpu_busy_percent),
+    )
+    for name, values in series:
+        # What the machine does not tell is -1.
+        if np.any(values > 0):
+            for at, value in zip(memory.at_ns.tolist(), values.tolist(), strict=True):
+                yield _counter(name, process.pid, at - base_ns, value)
+
+
+def _counter(name: str, pid: int, at_ns: int, value: float) -> str:
+    return f'{{"ph":"C","pid":{pid},"tid":0,"name":{_dumps(name)},"ts":{_us(at_ns)},"args":{{"value":{value:.6g}}}}}'
+
+
+def _metadata(kind: str, pid: int, tid: int, args: dict[str, Any]) -> str:
+    return _dumps({"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args})
+
+
+def _about(trace: Trace) -> dict[str, Any]:
+    done = counts(trace)
+    return {
+        "run": trace.name,
+        "state": trace.state,
+        "command": " ".join(str(word) for word in trace.manifest.get("command", ())),
+        "written by": "hotloop",
+    } | {name: str(getattr(done, name)) for name in COUNTERS}
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
+
+
+def _us(ns: int) -> str:
+    """Return microseconds with all digits; a float would lose the nanoseconds of a long run."""
+    return f"{ns // 1000}.{ns % 1000:03d}"
+
+
+def _dumps(content: Any) -> str:
+    return json_text(content, compact=True)

@@ -1,0 +1,231 @@
+"""A run as CSV files, one a table, for pandas, polars, DuckDB or a spreadsheet.
+
+Every process and thread is in every table. Times are seconds; moments are seconds since the loop began, so what was
+before it is negative. Paths are names joined by " > ". Names are escaped by `escaping.csv_cell`: a spreadsheet computes
+a cell that begins with "=".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import csv
+
+from hotloop.escaping import csv_cell
+from hotloop.profiling.trace.model import Node, Process, Thread, Trace
+from hotloop.profiling.trace.reading.window_streams import read_streams
+from hotloop.profiling.trace.summary import thread_phases
+
+JOIN = " > "
+CLOSER_LOOK = "(closer look)"
+"""Path of what was counted while recording was paused for --functions or --ops."""
+PART_ROWS = 20_000
+LONGEST_PATH = 1_000
+Row = dict[str, Any]
+
+
+def write(trace: Trace, path: Path) -> None:
+    """Write the tables into a new folder."""
+    path.mkdir()
+    for name, rows, schema in (
+        ("spans", _spans(trace), SPANS),
+        ("phases", _phases(trace), PHASES),
+        ("samples", _samples(trace), SAMPLES),
+        ("counts", _counts(trace), COUNTS),
+    ):
+        parts = (_table(part, schema) for part in _in_parts(rows))
+        _write(path / f"{name}.csv", schema, parts)
+    for name, table in (("windows", _windows(trace)), ("memory", _memory(trace))):
+        _write(path / f"{name}.csv", table.schema, [table])
+    _write(path / "calls.csv", CALLS, _calls(trace))
+
+
+def _write(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
+    # Python opens the file: pyarrow cannot encode a path that is not UTF-8.
+    with open(path, "wb") as file, csv.CSVWriter(file, schema) as writer:
+        for part in parts:
+            writer.write_table(part)
+
+
+def _in_parts(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Yield rows a few at a time: with long paths, all of them may not fit into memory."""
+    while part := list(islice(rows, PART_ROWS)):
+        yield part
+
+
+def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
+    cells = [{name: csv_cell(cell) if isinstance(cell, str) else cell for name, cell in row.items()} for row in rows]
+    return pa.Table.from_pylist(cells, schema=schema)
+
+
+def _same(text: str, rows: int) -> pa.Array:
+    """Return a column with the same text in all rows."""
+    return pa.array([csv_cell(text)] * rows, pa.string())
+
+
+def _schema(words: str, whole: str, real: str, after: str = "") -> pa.Schema:
+    """Make a schema: names of text, whole-number and real columns, then of text again."""
+    kinds = ((words, pa.string()), (whole, pa.int64()), (real, pa.float64()), (after, pa.string()))
+    return pa.schema([("pid", pa.int64()), *((name, kind) for names, kind in kinds for name in names.split())])
+
+
+SPANS = _schema(
+    "process thread path name kind phase",
+    "calls cpu_memory_bytes gpu_memory_bytes",
+    "total_s self_s min_s max_s p50_s p95_s cpu_s device_s",
+)
+PHASES = _schema("process thread phase group", "calls", "self_s share")
+SAMPLES = _schema("process thread path phase function file", "line n", "wall_s cpu_s", "text stack")
+COUNTS = _schema("process thread path counter", "amount", "")
+CALLS = pa.schema([("pid", pa.int64()), ("thread", pa.string()), ("path", pa.string()), ("phase", pa.string()),
+                   ("start_s", pa.float64()), ("end_s", pa.float64())])  # fmt: skip
+
+
+def _joined(names: Iterable[str]) -> str:
+    """Return a path as text; of a very long one, the end."""
+    text = JOIN.join(names)
+    return text if len(text) <= LONGEST_PATH else "…" + text[1 - LONGEST_PATH :]
+
+
+def _paths(thread: Thread) -> dict[int, str]:
+    """Return the path of each node as text."""
+    return {node.id: _joined(thread.path(node)) for node in thread.nodes}
+
+
+def _threads(trace: Trace) -> Iterator[tuple[Row, Process, Thread]]:
+    for process in trace.processes:
+        for thread in process.threads:
+            yield {"pid": process.pid, "process": process.name, "thread": thread.name}, process, thread
+
+
+def _spans(trace: Trace) -> Iterator[Row]:
+    for who, _, thread in _threads(trace):
+        paths = _paths(thread)
+        for node in thread.nodes:
+            yield who | _span(node, paths[node.id])
+
+
+def _span(node: Node, path: str) -> Row:
+    times = {f"{name}_s": getattr(node, f"{name}_ns") / 1e9 for name in ("total", "self", "min", "max", "p50", "p95")}
+    return times | {
+        "path": path, "name": node.name, "kind": node.kind, "phase": str(node.phase),
+        "calls": node.calls, "cpu_s": node.cpu_ns / 1e9, "device_s": node.device_ns / 1e9,
+        "cpu_memory_bytes": node.cpu_memory_bytes, "gpu_memory_bytes": node.gpu_memory_bytes,
+    }  # fmt: skip
+
+
+def _phases(trace: Trace) -> Iterator[Row]:
+    for who, _, thread in _threads(trace):
+        for row in thread_phases(thread):
+            yield who | {
+                "phase": row.phase, "group": row.group, "calls": row.calls, "self_s": row.self_s, "share": row.share,
+            }  # fmt: skip
+
+
+def _samples(trace: Trace) -> Iterator[Row]:
+    for who, _, thread in _threads(trace):
+        paths = _paths(thread)
+        stacks: dict[int, str] = {}
+        for sample in thread.samples:
+            node = thread.by_id[sample.node]
+            if id(sample.stack) not in stacks:
+                frames = (f"{each.function} ({each.file}:{each.line})" for each in reversed(sample.stack))
+                stacks[id(sample.stack)] = _joined(frames)
+            inner = sample.stack[0] if sample.stack else None
+            yield who | {
+                "path": paths[node.id], "phase": str(node.phase),
+                "function": inner.function if inner else "", "file": inner.file if inner else "",
+                "line": inner.line if inner else None, "text": inner.text if inner else "",
+                "n": sample.n, "wall_s": sample.wall_ns / 1e9, "cpu_s": sample.cpu_ns / 1e9,
+                "stack": stacks[id(sample.stack)],
+            }  # fmt: skip
+
+
+def _counts(trace: Trace) -> Iterator[Row]:
+    """Yield counters by the place they were counted at; what belongs to no place has no path. Sums are totals."""
+
+    def nowhere(process: Process) -> Row:
+        return {"pid": process.pid, "process": process.name, "thread": ""}
+
+    for process in trace.processes:
+        left = dict(process.counts)
+        for who, owner, thread in _threads(trace):
+            if owner is not process:
+                continue
+            paths = _paths(thread)
+            for node in thread.nodes:
+                for counter, amount in node.counts.items():
+                    left[counter] = left.get(counter, 0) - amount
+                    yield who | {"path": paths[node.id], "counter": counter, "amount": amount}
+        for counter, amount in left.items():
+            if amount:
+                yield nowhere(process) | {"path": "", "counter": counter, "amount": amount}
+    for counter, amount in trace.traced.counts.items():
+        if amount:
+            yield nowhere(trace.main) | {"path": CLOSER_LOOK, "counter": counter, "amount": amount}
+
+
+def _windows(trace: Trace) -> pa.Table:
+    """One row a window; a column for each counter, and `phase_..._s` of the main thread for each phase."""
+    parts = []
+    for process in trace.processes:
+        windows, size = process.windows, len(process.windows.start_ns)
+        columns: Row = {
+            "pid": np.full(size, process.pid),
+            "process": _same(process.name, size),
+            "window": np.arange(size),
+            "start_s": (windows.start_ns - trace.loop_start_ns) / 1e9,
+            "end_s": (windows.end_ns - trace.loop_start_ns) / 1e9,
+            "in_loop": windows.in_loop,
+        }
+        columns |= {f"phase_{phase}_s": ns / 1e9 for phase, ns in windows.phase_self_ns.items()}
+        counts = {csv_cell(name): amounts for name, amounts in windows.counts.items()}
+        columns |= {name: amounts for name, amounts in counts.items() if name not in columns}
+        parts.append(pa.table(columns))
+    return pa.concat_tables(parts, promote_options="default")
+
+
+def _memory(trace: Trace) -> pa.Table:
+    parts = []
+    for process in trace.processes:
+        memory = process.memory
+        parts.append(
+            pa.table({
+                "pid": np.full(len(memory.at_ns), process.pid),
+                "process": _same(process.name, len(memory.at_ns)),
+                "at_s": (memory.at_ns - trace.loop_start_ns) / 1e9,
+                "rss_bytes": memory.rss_bytes,
+                "gpu_bytes": memory.gpu_bytes,
+                # What the machine does not tell is -1 in a run, and empty here.
+                "gpu_busy_percent": pa.array(memory.gpu_busy_percent, mask=memory.gpu_busy_percent < 0),
+            })
+        )  # fmt: skip
+    return pa.concat_tables(parts)
+
+
+def _calls(trace: Trace) -> Iterator[pa.Table]:
+    """Single calls, of the windows in which they were kept."""
+    for stream in read_streams(trace):
+        nodes = np.unique(stream.call_node).tolist()
+        paths = pa.array([csv_cell(_joined(stream.path(node))) for node in nodes], pa.string())
+        phases = [str(stream.places[node].phase) if node in stream.places else "" for node in nodes]
+        for first in range(0, len(stream.call_node), PART_ROWS):
+            part = slice(first, first + PART_ROWS)
+            place = pa.array(np.searchsorted(nodes, stream.call_node[part]))
+            size = len(place)
+            yield pa.table(
+                {
+                    "pid": np.full(size, stream.pid),
+                    "thread": _same(stream.thread, size),
+                    "path": paths.take(place),
+                    "phase": pa.array(phases, pa.string()).take(place),
+                    "start_s": (stream.call_start_ns[part] - trace.loop_start_ns) / 1e9,
+                    "end_s": (stream.call_end_ns[part] - trace.loop_start_ns) / 1e9,
+                },
+                schema=CALLS,
+            )

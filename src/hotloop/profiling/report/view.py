@@ -1,0 +1,272 @@
+"""The view model: all that any report says about a run, worked out once from the trace and its findings.
+
+Writers only lay it out, so terminal, text, JSON and charts cannot disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hotloop.profiling.trace import summary
+from hotloop.profiling.trace.deep import NOTHING, Traced
+from hotloop.profiling.trace.drift import Drift, drift
+from hotloop.profiling.trace.model import Node, Overhead, Process, State, Thread, Trace
+from hotloop.profiling.trace.summary import Counts, PhaseRow, Rate, SpanRow
+
+if TYPE_CHECKING:
+    from hotloop.profiling.diagnosis.finding import Finding
+
+TREE_SHARE = 0.01
+"""Branches below this share of wall time are folded into one row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeRow:
+    """A line of the call tree."""
+
+    depth: int
+    name: str
+    phase: str
+    kind: str
+    """"span", "gap", or "rest": several small branches in one row."""
+    calls: int
+    total_s: float
+    self_s: float
+    mean_s: float
+    share: float
+    """Total time as a share of the thread's wall time."""
+    last: bool
+    """Whether it is the last child of its parent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadTable:
+    """A thread other than the main one of the main process."""
+
+    name: str
+    main: bool
+    wall_s: float
+    cpu_s: float
+    phases: tuple[PhaseRow, ...]
+    spans: tuple[SpanRow, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessTable:
+    """A process and its threads; for the main process, all but its main thread."""
+
+    pid: int
+    parent_pid: int
+    name: str
+    main: bool
+    state: State
+    wall_s: float
+    peak_rss_bytes: int
+    counts: Mapping[str, int]
+    threads: tuple[ThreadTable, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """Where it ran."""
+
+    cores: int
+    memory_bytes: int
+    gpu: str | None
+    platform: str
+    python: str
+    torch: str | None
+    torch_threads: int | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """Everything a report says."""
+
+    name: str
+    path: str
+    state: State
+    exit_code: int | None
+    """Of the script, if it is known."""
+    command: tuple[str, ...]
+    missing: tuple[str, ...]
+    """Why the recording is incomplete; empty if it is complete."""
+    machine: Machine
+    wall_s: float
+    startup_s: float
+    cpu_s: float
+    """CPU time of the main thread."""
+    attributed_share: float
+    overhead: Overhead
+    counts: Counts
+    """Of this run."""
+    counts_total: Counts
+    """With those of the training that it resumes; equal to `counts` if it resumes none."""
+    rates: Mapping[str, Rate]
+    phases: tuple[PhaseRow, ...]
+    spans: tuple[SpanRow, ...]
+    tree: tuple[TreeRow, ...]
+    processes: tuple[ProcessTable, ...]
+    peak_rss_bytes: int
+    rss_growth_bytes: int
+    """From the first to the last memory sample of the main process."""
+    peak_gpu_bytes: int
+    findings: tuple[Finding, ...]
+    warnings: tuple[str, ...]
+    traced: Traced = NOTHING
+    """What the closer looks saw."""
+    drift: Drift | None = None
+    """How the loop changed over time, if that is worth telling."""
+
+
+def build(trace: Trace, findings: Sequence[Finding]) -> Report:
+    """Return the view of a run."""
+    memory = trace.main.memory
+    return Report(
+        name=trace.name,
+        path=trace.path,
+        state=trace.state,
+        exit_code=trace.manifest.get("exit_code"),
+        command=tuple(trace.manifest.get("command", ())),
+        missing=trace.why_incomplete,
+        machine=_machine(trace.manifest),
+        wall_s=trace.wall_s,
+        startup_s=trace.startup_ns / 1e9,
+        cpu_s=trace.thread.cpu_ns / 1e9,
+        attributed_share=summary.attributed_share(trace),
+        overhead=trace.main.overhead,
+        counts=summary.counts(trace),
+        counts_total=summary.counts_total(trace),
+        rates=summary.rates(trace),
+        phases=tuple(summary.phases(trace)),
+        spans=tuple(summary.spans(trace)),
+        tree=tuple(tree_rows(trace.thread, TREE_SHARE)),
+        processes=tuple(_processes(trace)),
+        peak_rss_bytes=int(memory.rss_bytes.max(initial=0)),
+        rss_growth_bytes=int(memory.rss_bytes[-1] - memory.rss_bytes[0]) if len(memory.rss_bytes) else 0,
+        peak_gpu_bytes=int(memory.gpu_bytes.max(initial=0)),
+        findings=tuple(findings),
+        warnings=_warnings(trace),
+        traced=trace.traced,
+        drift=drift(trace),
+    )
+
+
+def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
+    """Return the call tree as indented rows, largest branch first, without those below `least_share`."""
+    rows: list[TreeRow] = []
+    root = thread.nodes[0]
+    # Not by recursion: a tree may be deeper than Python's stack.
+    waiting = _children(thread, root, least_share, 0)
+    while waiting:
+        row, node = waiting.pop()
+        rows.append(row)
+        if node is not None:
+            waiting += _children(thread, node, least_share, row.depth + 1)
+    if root.self_ns >= max(least_share * thread.wall_ns, 1):
+        alone = replace(root, name=summary.UNATTRIBUTED, calls=0, total_ns=root.self_ns)
+        rows.append(replace(_tree_row(alone, thread, 0, last=True), phase=summary.UNATTRIBUTED))
+    return rows
+
+
+def _children(thread: Thread, parent: Node, least_share: float, depth: int) -> list[tuple[TreeRow, Node | None]]:
+    """Return the rows of a node's children, the largest last, each with its node; one row for all small ones."""
+    children = sorted(thread.children.get(parent.id, ()), key=lambda node: -node.total_ns)
+    least_ns = least_share * thread.wall_ns
+    shown = [node for node in children if node.total_ns >= least_ns]
+    small = children[len(shown) :]
+    found: list[tuple[TreeRow, Node | None]] = []
+    if sum(node.total_ns for node in small) >= max(least_ns, 1):
+        found.append((_rest_row(small, thread, depth), None))
+    for node in reversed(shown):
+        found.append((_tree_row(node, thread, depth, last=not found), node))
+    return found
+
+
+def _tree_row(node: Node, thread: Thread, depth: int, last: bool) -> TreeRow:
+    return TreeRow(
+        depth=depth,
+        name=node.name,
+        phase=str(node.phase),
+        kind=node.kind,
+        calls=node.calls,
+        total_s=node.total_ns / 1e9,
+        self_s=node.self_ns / 1e9,
+        mean_s=node.mean_ns / 1e9,
+        share=node.total_ns / thread.wall_ns if thread.wall_ns else 0.0,
+        last=last,
+    )
+
+
+def _rest_row(nodes: list[Node], thread: Thread, depth: int) -> TreeRow:
+    total_ns = sum(node.total_ns for node in nodes)
+    return TreeRow(
+        depth=depth,
+        name=f"{len(nodes)} smaller",
+        phase="other",
+        kind="rest",
+        calls=sum(node.calls for node in nodes),
+        total_s=total_ns / 1e9,
+        self_s=sum(node.self_ns for node in nodes) / 1e9,
+        mean_s=0.0,
+        share=total_ns / thread.wall_ns,
+        last=True,
+    )
+
+
+def _machine(manifest: Mapping[str, Any]) -> Machine:
+    machine: Mapping[str, Any] = manifest.get("machine") or {}
+    torch: Mapping[str, Any] = manifest.get("torch") or {}
+    versions: Mapping[str, Any] = manifest.get("versions") or {}
+    return Machine(
+        cores=int(machine.get("cores") or 0),
+        memory_bytes=int(machine.get("memory_bytes") or 0),
+        gpu=machine.get("gpu"),
+        platform=str(machine.get("platform") or "unknown"),
+        python=str(machine.get("python") or versions.get("python") or "unknown"),
+        torch=versions.get("torch"),
+        torch_threads=torch.get("threads"),
+    )
+
+
+def _processes(trace: Trace) -> list[ProcessTable]:
+    found = [_process(process, trace.thread) for process in trace.processes]
+    return [table for table in found if table.threads or not table.main]
+
+
+def _process(process: Process, main_thread: Thread) -> ProcessTable:
+    return ProcessTable(
+        pid=process.pid,
+        parent_pid=process.parent_pid,
+        name=process.name,
+        main=process.main,
+        state=process.state,
+        wall_s=(process.end_ns - process.start_ns) / 1e9,
+        peak_rss_bytes=int(process.memory.rss_bytes.max(initial=0)),
+        counts=dict(process.counts),
+        threads=tuple(_thread(thread) for thread in process.threads if thread is not main_thread),
+    )
+
+
+def _thread(thread: Thread) -> ThreadTable:
+    return ThreadTable(
+        name=thread.name,
+        main=thread.main,
+        wall_s=thread.wall_ns / 1e9,
+        cpu_s=thread.cpu_ns / 1e9,
+        phases=tuple(summary.thread_phases(thread)),
+        spans=tuple(summary.thread_spans(thread)),
+    )
+
+
+def _warnings(trace: Trace) -> tuple[str, ...]:
+    own = [*trace.warnings, *trace.main.warnings]
+    others = [
+        f"process {process.pid} ({process.name}): {warning}"
+        for process in trace.processes[1:]
+        for warning in process.warnings
+    ]
+    # The same warning may be known to the run and to its main process.
+    return tuple(dict.fromkeys([*own, *others]))

@@ -1,0 +1,1 @@
+"""The run directory on disk, and the frozen `Trace` read from it. No torch."""

@@ -1,0 +1,389 @@
+"""Put the tables of one process together: nodes, samples, windows, memory, overhead."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.counters import COUNTERS
+from hotloop.phases import Phase
+from hotloop.hook_kinds import Hook
+from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
+from hotloop.profiling.trace.build.columns import Ints, Table, grouped, none_of, of_thread, of_windows, sum_by
+from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.evaluation import APART, PREFIX, counted_apart, mark
+from hotloop.profiling.trace.reading.open_files import Budget
+from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
+from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
+from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, code_of, steps_up
+from hotloop.profiling.trace.build.over_time import phases_by_window
+from hotloop.profiling.trace.reading.run_files import ProcessParts
+from hotloop.profiling.trace.build.thinning import Scale, call_scales, scales
+
+WRAPPERS = ("wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns")
+"""What a process's state calls the cost of each kind of wrapper, in the order of `Hook`."""
+MOST_IN_PLACE = 1_000.0
+"""How many times more a span may cost between real work than in a tight loop; 3 to 8 were seen."""
+INSIDE = 0.5
+"""Part of a span's cost that falls between its two readings of the clock; the rest is its parent's. Assumed."""
+COUNTER_COST = 0.35
+TALLY_COST = 0.15
+COUNTED_COST = 0.25
+"""What adding to a counter, to a tally, and a span that is only counted cost, in spans. Assumed, from tight loops; the
+tally's only where it was not measured."""
+
+
+def build_process(
+    parts: ProcessParts, start_ns: int, end_ns: int, state: State, budget: Budget | None = None
+) -> Process:
+    """Build a process's part of a trace.
+
+    Args:
+        parts: Its files.
+        start_ns: Where the loop begins.
+        end_ns: Where it ends.
+        state: Of the process.
+        budget: What may still be worked out of the run.
+    """
+    names = _with_evaluations(parts.names)
+    steps = parts.names.code_of("env_steps") or 0
+    parts = replace(parts, counters=counted_apart(parts.counters, names.nodes, steps))
+    memory = parts.memory
+    in_loop = _in_loop(memory, start_ns, end_ns, _counting_windows(parts.counters, names))
+    kept = set(memory["window"][in_loop].tolist())
+    in_place = min(max(parts.state.span_ns / (parts.state.tight_ns or 1.0), 1.0), MOST_IN_PLACE)
+    costs = _costs(parts, names, in_place)
+    tables = {name: of_windows(getattr(parts, name), kept) for name in ("windows", "counters", "samples")}
+    scale = scales(parts.windows, parts.spans, names.nodes, kept)
+    threads, taken = _threads(tables, _Run(names, parts.totals, scale, costs, _device_times(parts, kept)))
+    windows, unworked = _windows(_Timeline(parts, names, memory, in_loop, costs), threads, budget or Budget())
+    counts = _counts(names, tables["counters"], {n: c[in_loop] for n, c in memory.items()})
+    return Process(
+        pid=parts.process.pid, parent_pid=parts.process.parent_pid, name=parts.state.process, main=parts.process.main,
+        start_ns=int(memory["start_ns"].min(initial=start_ns)), end_ns=int(memory["end_ns"].max(initial=start_ns)),
+        threads=tuple(threads), windows=windows, memory=_memory(memory),
+        overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, in_place, taken),
+        counts=counts, state=state, warnings=(*parts.state.warnings, *unworked), folder=parts.folder.name,
+        shift_ns=parts.shift_ns,
+    )  # fmt: skip
+
+
+def _counting_windows(counters: Table, names: Names) -> Ints:
+    """Return the windows in which the loop counted something, evaluations not included."""
+    codes = [code for code, name in names.counters.items() if name in COUNTERS]
+    return counters["window"][np.isin(counters["counter"], codes) & (counters["amount"] > 0)]
+
+
+def _in_loop(memory: Table, start_ns: int, end_ns: int, counting: Ints) -> NDArray[np.bool_]:
+    """Say which windows belong to the loop.
+
+    The loop may begin or end inside a window of another process than the one that steps. That window belongs to it
+    where most of it lies, and wherever something was counted in it: a count is never cut off.
+    """
+    touches = (memory["start_ns"] < end_ns) & (memory["end_ns"] > start_ns)
+    middle = (memory["start_ns"] + memory["end_ns"]) // 2
+    chosen = touches & (((middle >= start_ns) & (middle < end_ns)) | np.isin(memory["window"], counting))
+    # Of a loop that is shorter than half a window, all that there is.
+    return chosen if chosen.any() else touches
+
+
+def _costs(parts: ProcessParts, names: Names, in_place: float) -> Costs:
+    span_ns = parts.state.span_ns
+    wrappers = [in_place * getattr(parts.state, name) for name in WRAPPERS]
+    return Costs(
+        INSIDE * span_ns,
+        (1 - INSIDE) * span_ns,
+        {code: wrappers[e.hook - 1] for code, e in names.spans.items() if e.hook},
+        _within(parts, in_place),
+        COUNTED_COST * span_ns,
+        frozenset(code for code, e in names.spans.items() if e.hook == Hook.QUICK_STEP),
+    )
+
+
+def _within(parts: ProcessParts, in_place: float) -> dict[int, float]:
+    """What the wrappers took within a call, in ns, by code: the mean over all calls, timed or not."""
+    calls = sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"])
+    return {code: in_place * ns / calls[code] for code, ns in parts.state.within_ns.items() if calls.get(code)}
+
+
+def build_stretches(parts: ProcessParts, groups: list[set[int]]) -> tuple[dict[int, Stretch], ...]:
+    """Say for each group of windows what was timed in the main thread, by node."""
+    names, index = parts.names, parts.names.main_thread
+    known = names.nodes.get(index, {}) if index is not None else {}
+    if index is None or not known:
+        return ()
+    neighbours = _neighbours(known)
+    found = []
+    for group in groups:
+        rows = of_thread(of_windows(parts.windows, group), index)
+        calls, self_ns = (sum_by(rows["node"], rows[name]) for name in ("calls", "self_ns"))
+        scale = call_scales(of_windows(parts.windows, group), of_windows(parts.spans, group), names.nodes)
+        stretch: dict[int, Stretch] = {}
+        for node, ns in self_ns.items():
+            entry = known.get(node)
+            if entry is not None and entry.kind != "root" and not entry.dark:
+                counted = node if entry.kind == "span" else neighbours.get(node, -1)
+                timed = calls.get(counted, 0)
+                stretch[node] = Stretch(timed, ns, timed * scale.get(code_of(known, counted), 1.0))
+        found.append(stretch)
+    return tuple(found)
+
+
+def _neighbours(known: Mapping[int, NodeName]) -> dict[int, int]:
+    """Return for each gap the span before it, or after it, which is called as often as the gap occurs."""
+    spans: dict[tuple[int, str], int] = {}
+    for number, entry in known.items():
+        if entry.kind == "span":
+            spans.setdefault((entry.parent, entry.name), number)
+    sides = {number: entry.before or entry.after for number, entry in known.items() if entry.kind == "gap"}
+    return {
+        number: spans[known[number].parent, side.name]
+        for number, side in sides.items()
+        if side is not None and (known[number].parent, side.name) in spans
+    }
+
+
+def _with_evaluations(names: Names) -> Names:
+    """Mark the nodes inside evaluations, and name the counters of what was counted there."""
+    apart = {code + APART: f"{PREFIX}{name}" for code, name in names.counters.items()}
+    nodes = {thread: mark(nodes) for thread, nodes in names.nodes.items()}
+    return replace(names, nodes=nodes, counters=names.counters | apart)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """All that is needed to build a thread."""
+
+    names: Names
+    totals: Totals
+    scale: Scale
+    costs: Costs
+    device_ns: dict[int, float]
+
+
+def _threads(tables: Mapping[str, Table], run: _Run) -> tuple[list[Thread], float]:
+    """Return the threads that have time in the loop, and what recording took of the main one, in ns."""
+    by_thread = {name: grouped(table, "thread") for name, table in tables.items()}
+    nothing = {name: none_of(table) for name, table in tables.items()}
+    threads, taken = [], 0.0
+    for index, entry in run.names.threads.items():
+        if index not in by_thread["windows"]:
+            continue
+        mine = {name: each.get(index, nothing[name]) for name, each in by_thread.items()}
+        thread, cost = _build_thread(entry, mine, run)
+        if thread is not None:
+            threads.append(thread)
+            taken += cost if thread.main else 0.0
+    return threads, taken
+
+
+def _build_thread(entry: ThreadName, tables: Mapping[str, Table], run: _Run) -> tuple[Thread | None, float]:
+    names, windows = run.names, tables["windows"]
+    known = names.nodes.get(entry.id, {})
+    if 0 not in known:
+        return None, 0.0
+    sums = {name: sum_by(windows["node"], windows[name]) for name in ("calls", "total_ns", "self_ns")}
+    entries = []
+    for number, node in sorted(known.items()):
+        total = sums["total_ns"].get(number, 0)
+        if total or number == 0 or sums["calls"].get(number, 0):
+            entries.append(
+                Entry(number, node.parent, node.kind, node.code, sums["calls"].get(number, 0),
+                      total, sums["self_ns"].get(number, 0), node.dark)
+            )  # fmt: skip
+    entries = _with_parents(entries, known)
+    tree, taken = corrected(entries, run.scale.calls, run.costs, run.scale.time)
+    samples = _samples(tables["samples"], names, {e.id: e for e in tree}, known)
+    counts: dict[int, dict[str, int]] = {}
+    for code, rows in grouped(tables["counters"], "counter").items():
+        for number, amount in sum_by(rows["node"], rows["amount"]).items() if code in names.counters else ():
+            row = counts.setdefault(_lit(number, known), {})
+            row[names.counters[code]] = row.get(names.counters[code], 0) + amount
+    nodes: list[Node] = []
+    of_spans: list[Sample] = []
+    of_gaps: list[Sample] = []
+    for e in tree:
+        mine = samples.get(e.id, [])
+        node = _node(e, known[e.id], run.totals.get((entry.id, e.id), NO_TOTAL), run)
+        node = replace(node, cpu_ns=sum(each.cpu_ns for each in mine), counts=counts.get(e.id, {}))
+        if node.kind == "gap":
+            parts, moved = _split_gap(node, known[e.id], mine)
+            nodes += parts
+            of_gaps += moved
+        else:
+            nodes.append(node)
+            of_spans += mine
+    seen = (*of_spans, *of_gaps)
+    cpu = sum(sample.cpu_ns for sample in seen)
+    wall = round(sum(node.self_ns for node in nodes))
+    return Thread(entry.name, entry.ident, entry.main, tuple(nodes), seen, wall, cpu), taken
+
+
+def _with_parents(entries: list[Entry], known: Mapping[int, NodeName]) -> list[Entry]:
+    """Add parents that themselves had no time in the loop, so that the tree hangs together."""
+    have = {e.id for e in entries}
+    for e in list(entries):
+        parent = e.parent
+        while parent >= 0 and parent not in have:
+            node = known[parent]
+            entries.append(Entry(parent, node.parent, node.kind, node.code, 0, 0, 0))
+            have.add(parent)
+            parent = node.parent
+    return sorted(entries, key=lambda e: e.id)
+
+
+def _lit(number: int, known: Mapping[int, NodeName]) -> int:
+    """What happened while some spans were switched off is put down to the container."""
+    node = known.get(number)
+    return node.parent if node is not None and node.dark else number
+
+
+def _samples(
+    table: Table, names: Names, tree: dict[int, Entry], known: Mapping[int, NodeName]
+) -> dict[int, list[Sample]]:
+    """Return the samples of each node."""
+    merged: dict[tuple[int, int], list[int]] = {}
+    columns = (table[name].tolist() for name in ("node", "stack", "n", "wall_ns", "cpu_ns"))
+    for node, stack, n, wall, cpu in zip(*columns, strict=True):
+        row = merged.setdefault((node, stack), [0, 0, 0])
+        row[0], row[1], row[2] = row[0] + n, row[1] + wall, row[2] + cpu
+    lit = {key: row for key, row in merged.items() if key[0] in known and not known[key[0]].dark}
+    wall_of = Counter[int]()
+    for (node, _), row in lit.items():
+        wall_of[node] += row[1]
+    found: dict[int, list[Sample]] = {}
+    for (node, stack), (n, wall, cpu) in lit.items():
+        if node not in tree:
+            continue
+        # A node's time is known exactly; its samples only say how it is divided among lines.
+        share = wall / wall_of[node] if wall_of[node] else 0.0
+        exact = round(tree[node].self_ns * share)
+        busy = cpu / wall if wall else 0.0
+        sample = Sample(node, names.stacks.get(stack, ()), n, exact, round(exact * min(busy, 1.0)))
+        found.setdefault(node, []).append(sample)
+    return found
+
+
+def _device_times(parts: ProcessParts, kept: set[int]) -> dict[int, float]:
+    """Device time a call, in ns, by code."""
+    spans = of_windows(parts.spans, kept)
+    device, timed = sum_by(spans["code"], spans["device_ns"]), sum_by(spans["code"], spans["timed"])
+    return {code: ns / timed[code] for code, ns in device.items() if ns and timed[code]}
+
+
+def _node(e: Entry, known: NodeName, total: Total, run: _Run) -> Node:
+    return Node(
+        id=e.id, parent=e.parent, name=known.label, kind=e.kind,  # type: ignore[arg-type]
+        phase=(known.phase if e.kind == "span" else None) or Phase.OTHER,
+        calls=round(e.calls), total_ns=round(e.total_ns), self_ns=round(e.self_ns),
+        min_ns=total.min_ns, max_ns=total.max_ns, p50_ns=total.p50_ns, p95_ns=total.p95_ns,
+        cpu_ns=0, cpu_memory_bytes=max(total.grown_bytes, 0), cpu_peak_bytes=total.peak_bytes,
+        gpu_memory_bytes=total.gpu_bytes,
+        device_ns=round(run.device_ns.get(e.code, 0.0) * e.calls),
+    )  # fmt: skip
+
+
+def _split_gap(gap: Node, known: NodeName, samples: list[Sample]) -> tuple[list[Node], list[Sample]]:
+    """Give a gap its phase, or make parts of it by the phases of its lines; return them, and the samples of each.
+
+    The largest part keeps the gap's id, and what is not known by line.
+    """
+    if known.evaluating:
+        return [replace(gap, phase=Phase.EVALUATE)], samples
+    told = [phase_of_stack(sample.stack) for sample in samples]
+    seen: Counter[Phase | None] = Counter()
+    for phase, sample in zip(told, samples, strict=True):
+        seen[phase] += sample.n
+    phases = gap_phases(_phase(known.before), _phase(known.after), seen)
+    wall, cpu = Counter[Phase](), Counter[Phase]()
+    for phase, sample in zip(told, samples, strict=True):
+        wall[phases[phase]] += sample.wall_ns
+        cpu[phases[phase]] += sample.cpu_ns
+    first = wall.most_common(1)[0][0] if wall else phases[None]
+    others = [phase for phase, ns in wall.items() if ns and phase is not first]
+    number = {first: gap.id} | {phase: gap.id + i * PART for i, phase in enumerate(others, 1)}
+    parts = [
+        replace(gap, id=number[phase], phase=phase, self_ns=wall[phase], total_ns=wall[phase], cpu_ns=cpu[phase],
+                cpu_memory_bytes=0, counts={})
+        for phase in others
+    ]  # fmt: skip
+    rest = gap.self_ns - sum(part.self_ns for part in parts)
+    whole = replace(gap, phase=first, self_ns=rest, total_ns=rest, cpu_ns=cpu[first] if wall else gap.cpu_ns)
+    # Lines of a phase that no time is known of stay with the gap.
+    moved = [replace(sample, node=number.get(phases[p], gap.id)) for p, sample in zip(told, samples, strict=True)]
+    return [whole, *parts], moved
+
+
+def _phase(sibling: Sibling | None) -> Phase | None:
+    return None if sibling is None else sibling.phase or Phase.OTHER
+
+
+def _counts(names: Names, counters: Table, memory: Table) -> dict[str, int]:
+    sums = sum_by(counters["counter"], counters["amount"])
+    counts = {names.counters[code]: amount for code, amount in sums.items() if code in names.counters}
+    return counts | {
+        "gc_pauses": int(memory["gc_pauses"].sum()),
+        "gc_pause_ns": int(memory["gc_pause_ns"].sum()),
+        "page_faults_minor": int(memory["minor_faults"].sum()),
+        "page_faults_major": int(memory["major_faults"].sum()),
+        "cpu_ns": int(memory["cpu_ns"].sum()),
+        "starved_ns": int(memory["starved_ns"].sum()),
+    }
+
+
+@dataclass(frozen=True)
+class _Timeline:
+    """All that is needed to say what happened when."""
+
+    parts: ProcessParts
+    names: Names
+    memory: Table
+    in_loop: NDArray[np.bool_]
+    costs: Costs
+
+
+def _windows(of: _Timeline, threads: list[Thread], budget: Budget) -> tuple[Windows, list[str]]:
+    """Return what happened in each window, and what is left out because it would take too long."""
+    parts, names, memory = of.parts, of.names, of.memory
+    place = {window: i for i, window in enumerate(memory["window"].tolist())}
+    size = len(place)
+    counts: dict[str, Ints] = {}
+    for code, rows in grouped(of_windows(parts.counters, place.keys()), "counter").items():
+        if code in names.counters:
+            amounts = counts.setdefault(names.counters[code], np.zeros(size, np.int64))
+            np.add.at(amounts, np.searchsorted(memory["window"], rows["window"]), rows["amount"])
+    phases: dict[Phase, Ints] = {}
+    left_out: list[str] = []
+    main, index = next((thread for thread in threads if thread.main), None), names.main_thread
+    if main is not None and index is not None:
+        known = names.nodes[index]
+        if budget.take_work(size * steps_up(known)):
+            rows = of_thread(parts.windows, index)
+            phases = phases_by_window(rows, parts.spans, known, of.costs, main, place)
+        else:
+            left_out = ["phases over time are left out: the run has too many windows and call paths"]
+    return Windows(memory["start_ns"], memory["end_ns"], counts, phases, of.in_loop), left_out
+
+
+def _memory(memory: Table) -> Memory:
+    names = ("end_ns", "rss_bytes", "gpu_bytes", "gpu_busy_percent", "reserved_bytes")
+    return Memory(*(memory[name] for name in names))
+
+
+def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float) -> Overhead:
+    state = parts.state
+    span_ns, error = state.span_ns, state.span_error_ns
+    tally_ns = TALLY_COST * span_ns if state.tally_wrap_ns is None else in_place * state.tally_wrap_ns
+    counters = COUNTER_COST * span_ns * state.counter_events + tally_ns * state.tally_events
+    background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
+    timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
+    # While the background thread works it holds the interpreter's lock, and the training waits.
+    share = (taken + counters + background) / wall if wall else 0.0
+    return Overhead(
+        span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share,
+        taken / wall if wall else 0.0,
+    )  # fmt: skip

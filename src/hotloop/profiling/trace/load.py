@@ -1,0 +1,236 @@
+"""Read a run directory into a Trace: while it is going, after it has ended, or after it was killed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import psutil
+
+from hotloop.errors import RunUnreadable
+from hotloop.profiling.trace.build.process import build_process, build_stretches
+from hotloop.profiling.trace.deep import Pace, build_traced
+from hotloop.profiling.trace.drift import BLOCKS, cut
+from hotloop.profiling.trace.liveness import state_of
+from hotloop.profiling.trace.model import UNENDED, Process, State, Trace
+from hotloop.profiling.trace.printed_timings import Claims
+from hotloop.profiling.trace.reading import limits
+from hotloop.profiling.trace.reading.open_files import Budget, Malformed
+from hotloop.profiling.trace.reading.records import Manifest, ProcessRecord
+from hotloop.profiling.trace.reading.run_files import (
+    PROCESS,
+    ProcessParts,
+    process_folders,
+    read_claims,
+    read_looks,
+    read_manifest,
+    read_process,
+    read_record,
+)
+
+STARVED = 0.1
+"""Share of the time without a core from which on speeds are not the loop's own."""
+LEAST_SECONDS = 3
+"""Of a recording that tells something."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The part of a run that is looked at."""
+
+    start_ns: int
+    end_ns: int
+
+
+def load(path: str | Path) -> Trace:
+    """Read a run.
+
+    Args:
+        path: The run directory.
+
+    Raises:
+        RunNotFound: There is nothing there.
+        RunUnreadable: It is not a run, was written by a newer version, or holds nothing yet.
+    """
+    folder = Path(path)
+    manifest, content = read_manifest(folder)
+    state = state_of(folder, manifest)
+    budget = Budget()
+    main, others, damage = _read_processes(folder, budget)
+    if main is None or not len(main.memory["window"]):
+        why = damage[0] if damage else _why_empty(manifest)
+        raise RunUnreadable(f"{folder} holds no measurement: {why}")
+    loop = _find_loop(main, others)
+    processes = [build_process(main, loop.start_ns, loop.end_ns, state, budget)]
+    if not any(thread.main for thread in processes[0].threads):
+        raise RunUnreadable(f"{folder} has lost the times or names of its main thread: record the run again")
+    for each in others:
+        process = build_process(each, loop.start_ns, loop.end_ns, _state_of(each, state), budget)
+        if process.threads:
+            processes.append(process)
+    claimed, claims_damage = read_claims(folder, budget)
+    looks, looks_damage = read_looks(folder, budget)
+    missing = (*_why_stopped(manifest), *damage, *claims_damage, *looks_damage)
+    trace = Trace(
+        path=str(folder), name=manifest.name or folder.name, manifest=content, processes=tuple(processes),
+        state=state, warnings=(*_warnings(processes, state), *_unread(claimed), *missing),
+        loop_start_ns=loop.start_ns, loop_end_ns=loop.end_ns, startup_ns=_startup_ns(main, loop),
+        paused_ns=_paused_ns(main, loop), traced=build_traced(looks, _pace(processes[0])), claimed=claimed,
+        counts_before=manifest.counts_before, missing=missing,
+        unix_offset_ns=main.process.wall_ns - main.process.clock_ns,
+    )  # fmt: skip
+    return _with_stretches(trace, main)
+
+
+def _why_empty(manifest: Manifest) -> str:
+    if manifest.options and manifest.options.after_steps:
+        return f"the run ended before --after {manifest.options.after_steps} environment steps; ask for fewer"
+    if manifest.options and manifest.options.after_s:
+        return f"the run ended before --after {manifest.options.after_s:g}s; ask for less, or run it for longer"
+    return "the run ended before its first second; record it for longer"
+
+
+def _why_stopped(manifest: Manifest) -> list[str]:
+    why = manifest.recorder_failed
+    return [f"the recorder stopped before the script did ({why}): what came after is missing"] if why else []
+
+
+def _read_processes(folder: Path, budget: Budget) -> tuple[ProcessParts | None, list[ProcessParts], list[str]]:
+    """Return the main process, the others on its clock in the order they began, and what could not be read."""
+    main: ProcessParts | None = None
+    others: list[ProcessParts] = []
+    folders = process_folders(folder)
+    damage = (
+        [f"only {limits.PROCESSES} of {len(folders)} processes are read"] if len(folders) > limits.PROCESSES else []
+    )
+    for each in sorted(folders, key=_is_not_main)[: limits.PROCESSES]:
+        try:
+            parts = read_process(each, budget)
+            damage += parts.damage
+            if parts.process.main and main is None:
+                main = parts
+            elif main is not None:
+                others.append(_aligned(parts, main))
+        except Malformed as error:
+            damage.append(f"process {each.name} is left out: {error}")
+    others.sort(key=lambda each: each.process.clock_ns)
+    return main, others, damage
+
+
+def _is_not_main(folder: Path) -> bool:
+    try:
+        process = read_record(ProcessRecord, folder / PROCESS)
+    except Malformed:
+        return True
+    return process is None or not process.main
+
+
+def _with_stretches(trace: Trace, parts: ProcessParts) -> Trace:
+    """Add the stretches of the main thread that are compared to see a drift, if the run is long enough."""
+    blocks = cut(trace)
+    if blocks is None:
+        return trace
+    windows = parts.memory["window"]
+    groups = [set(windows[blocks.place == i].tolist()) for i in range(BLOCKS)]
+    main = trace.thread
+    cut_up = replace(main, stretches=build_stretches(parts, groups))
+    threads = tuple(cut_up if thread is main else thread for thread in trace.main.threads)
+    return replace(trace, processes=(replace(trace.main, threads=threads), *trace.processes[1:]))
+
+
+def _startup_ns(main: ProcessParts, loop: Loop) -> int:
+    began = main.state.start_ns
+    return max(loop.start_ns - began, 0) if began is not None else 0
+
+
+def _paused_ns(main: ProcessParts, loop: Loop) -> int:
+    """What lies between windows: where one ends the next begins, but for a closer look."""
+    starts, ends = main.memory["start_ns"][1:], main.memory["end_ns"][:-1]
+    inside = (ends >= loop.start_ns) & (starts <= loop.end_ns)
+    return int(np.maximum(starts - ends, 0)[inside].sum())
+
+
+def _pace(main: Process) -> Pace:
+    return Pace(main.counts.get("env_steps", 0), main.counts.get("updates", 0), main.main_thread.wall_ns)
+
+
+def _aligned(parts: ProcessParts, main: ProcessParts) -> ProcessParts:
+    """Bring a process onto the main process's clock, where the system does not give all the same one.
+
+    A later process whose clock shows less has a clock of its own: then both clocks are tied to wall-clock time.
+
+    Raises:
+        Malformed: It would be years before or after the main process.
+    """
+    mine, theirs = main.process, replace(parts.process, main=False)
+    if theirs.clock_ns >= mine.clock_ns:
+        return replace(parts, process=theirs)
+    shift = (theirs.wall_ns - theirs.clock_ns) - (mine.wall_ns - mine.clock_ns)
+    if abs(shift) > limits.LARGEST:
+        raise Malformed("its clock is years from that of the main process")
+    memory = dict(parts.memory) | {name: parts.memory[name] + shift for name in ("start_ns", "end_ns")}
+    begun = parts.state.loop_start_ns
+    state = replace(parts.state, loop_start_ns=begun + shift if begun is not None else None)
+    process = replace(theirs, clock_ns=theirs.clock_ns + shift)
+    return replace(parts, memory=memory, state=state, process=process, shift_ns=shift)
+
+
+def _find_loop(main: ProcessParts, others: list[ProcessParts]) -> Loop:
+    """From the first environment step to the end of the last window with a step or an update; else everything.
+
+    Updates count because a loop that collects, then learns, ends with learning. The main process's steps count; where
+    it makes none, because collectors do, theirs.
+    """
+    whole = Loop(int(main.memory["start_ns"].min()), int(main.memory["end_ns"].max()))
+    stepping = [each for each in (main,) if _steps(each)] or [each for each in others if _steps(each)]
+    if not stepping:
+        return whole
+    start = min(each.state.loop_start_ns or 0 for each in stepping)
+    stepped = max(_last_counted_ns(each, "env_steps") for each in stepping)
+    learnt = max(_last_counted_ns(each, "updates") for each in (main, *others))
+    return Loop(start, min(max(stepped, learnt), whole.end_ns))
+
+
+def _steps(parts: ProcessParts) -> bool:
+    return parts.state.loop_start_ns is not None and _last_counted_ns(parts, "env_steps") > 0
+
+
+def _last_counted_ns(parts: ProcessParts, counter: str) -> int:
+    """Return the end of the last window in which the counter advanced; 0 if there is none."""
+    counted = (parts.counters["counter"] == parts.names.code_of(counter)) & (parts.counters["amount"] > 0)
+    windows = parts.counters["window"][counted]
+    return int(parts.memory["end_ns"][np.isin(parts.memory["window"], windows)].max(initial=0))
+
+
+def _state_of(parts: ProcessParts, run: State) -> State:
+    if parts.state.state == "finished":
+        return "finished"
+    if run == "unknown":
+        return run
+    return "running" if run == "running" and psutil.pid_exists(parts.process.pid) else "killed"
+
+
+def _unread(claimed: Claims) -> list[str]:
+    return [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
+
+
+def _warnings(processes: list[Process], state: State) -> list[str]:
+    found = [warning for process in processes for warning in process.warnings]
+    found += [UNENDED[state]] if state in UNENDED and state != "running" else []
+    if not any(process.counts.get("env_steps") for process in processes):
+        found.append(
+            "no environment steps were counted: rates and the loop's begin are unknown; shares are of the whole run"
+        )
+    windows = processes[0].windows
+    lengths_s = (windows.end_ns - windows.start_ns) / 1e9
+    seconds, in_loop_s = float(lengths_s.sum()), float(lengths_s[windows.in_loop].sum())
+    starved_s = processes[0].counts.get("starved_ns", 0) / 1e9
+    if seconds >= LEAST_SECONDS and starved_s > STARVED * in_loop_s:
+        found.append(
+            f"the main thread was ready to run but had no core for {starved_s:.1f} s of the loop: other programs, or "
+            "more threads than cores, were in its way, so these speeds are not the loop's own"
+        )
+    if seconds < LEAST_SECONDS:
+        found.append(f"only {seconds:.1f} s were recorded: shares are rough below 10 s")
+    return found

@@ -1,0 +1,83 @@
+"""Open the files of a run safely: regular files only, never more bytes than a limit, never waiting for a writer."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from hotloop.profiling.trace.reading import limits
+
+CHUNK = 1 << 20
+
+
+class Malformed(Exception):
+    """A file that hotloop did not write like this. The message says what is wrong, without the file's name."""
+
+
+class Budget:
+    """How many bytes of a run may still be read, and how much may be worked out of them."""
+
+    def __init__(self, left: int = limits.RUN_BYTES) -> None:
+        self.left = left
+        self.work = limits.WORK
+
+    def take(self, size: int) -> None:
+        """Use up bytes.
+
+        Raises:
+            Malformed: There are not so many left.
+        """
+        if size > self.left:
+            raise Malformed(f"the run is larger than the {limits.RUN_BYTES >> 20} MiB that hotloop reads")
+        self.left -= size
+
+    def take_work(self, steps: int) -> bool:
+        """Say whether so many steps may still be taken; if so, they are used up."""
+        if steps > self.work:
+            return False
+        self.work -= steps
+        return True
+
+
+def read_bytes(path: Path, limit: int, folder: int | None = None) -> bytes | None:
+    """Return a file's content, None if there is no such file.
+
+    A pipe in its place would block, and a device has no end: both are refused before they are opened.
+
+    Args:
+        path: The file.
+        limit: Bytes that it may have.
+        folder: Descriptor of the folder that the path starts from, if not from the current one.
+
+    Raises:
+        Malformed: It is no regular file, is larger than the limit, or cannot be read.
+    """
+    try:
+        _require_regular(os.stat(path, dir_fd=folder))
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
+        try:
+            _require_regular(os.fstat(descriptor))
+            return _read_all(descriptor, limit)
+        finally:
+            os.close(descriptor)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:  # ValueError: a null character in the path
+        raise Malformed(f"it cannot be read ({getattr(error, 'strerror', None) or error})") from error
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise Malformed("it is not a regular file")
+
+
+def _read_all(descriptor: int, limit: int) -> bytes:
+    parts: list[bytes] = []
+    size = 0
+    while part := os.read(descriptor, CHUNK):
+        size += len(part)
+        if size > limit:
+            raise Malformed(f"it is larger than {limit >> 20} MiB")
+        parts.append(part)
+    return b"".join(parts)

@@ -1,0 +1,82 @@
+"""JSON from a file that anyone may have written, as plain data that is safe to work with.
+
+Whatever passes has bounded nesting, numbers that fit 64 bits and are finite, and text that can be encoded: bytes of a
+path that are no UTF-8 are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NoReturn
+
+from hotloop.profiling.trace.reading import limits
+from hotloop.profiling.trace.reading.open_files import Budget, Malformed, read_bytes
+
+LARGEST_INT = 1 << 63
+
+
+def read_json(path: Path, budget: Budget | None = None, limit: int = limits.JSON_BYTES) -> dict[str, Any] | None:
+    """Read a file that holds one JSON object; None if there is no such file.
+
+    Raises:
+        Malformed: It is something else.
+    """
+    data = read_bytes(path, limit)
+    if data is None:
+        return None
+    if budget is not None:
+        budget.take(len(data))
+    return parse_object(data)
+
+
+def parse_object(data: bytes) -> dict[str, Any]:
+    """Return the JSON object in a text, checked.
+
+    Raises:
+        Malformed: It is no such object, or has numbers or nesting beyond the limits.
+    """
+    try:
+        content = json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+    except RecursionError:
+        raise Malformed("its JSON is nested too deep") from None
+    except ValueError as error:  # includes UnicodeDecodeError and numbers with too many digits
+        raise Malformed(f"it is not valid JSON ({_first_line(error)})") from error
+    if not isinstance(content, dict):
+        raise Malformed(f"it holds {type(content).__name__}, not a JSON object")
+    return _checked(content, 0)
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0][:200]
+
+
+def _checked(value: Any, depth: int) -> Any:
+    kind = type(value)
+    if kind is str:
+        return encodable(value)
+    if kind is int:
+        if not -LARGEST_INT <= value < LARGEST_INT:
+            raise Malformed("it holds a number of more than 64 bits")
+    elif kind is float:
+        if not math.isfinite(value):
+            raise Malformed("it holds a number that is not finite")
+    elif kind is dict or kind is list:
+        if depth >= limits.JSON_DEPTH:
+            raise Malformed("its JSON is nested too deep")
+        if kind is list:
+            return [_checked(each, depth + 1) for each in value]
+        return {encodable(name): _checked(each, depth + 1) for name, each in value.items()}
+    return value
+
+
+def encodable(text: str) -> str:
+    """Return a text with escapes in place of what UTF-8 cannot encode; cut if it is long."""
+    if len(text) > limits.TEXT:
+        text = text[: limits.TEXT - 1] + "…"
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,0 +1,104 @@
+"""Remove what hotloop wrote of a run, and nothing else.
+
+Everything is done by descriptors of the folders, which are opened without following symbolic links: a folder that is
+swapped for a link meanwhile, or was one from the beginning, leads nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from hotloop.errors import HotloopError
+from hotloop.profiling.trace.liveness import why_kept
+from hotloop.profiling.trace.reading import limits
+from hotloop.profiling.trace.reading.open_files import Malformed, read_bytes
+from hotloop.profiling.trace.reading.plain_json import parse_object
+from hotloop.profiling.trace.reading.run_files import MANIFEST, PROCESS, STREAMS
+from hotloop.profiling.trace.run_list import RunInfo, info
+
+TABLES = (
+    *(f"{name}.arrows" for name in (*STREAMS, "raw")),
+    *(f"{name}.tail.arrow" for name in STREAMS),
+    "totals.arrow",
+)
+RECORDS = (PROCESS, "names.jsonl", "state.json", "claims.json", "functions.json", "operators.json", "layers.json")
+OWN_NAMES = frozenset(f"{name}{ending}" for name in (*TABLES, *RECORDS) for ending in ("", ".part"))
+FOLDER = re.compile(r"\d+-\d{9}")
+"""Name of a process's folder."""
+TRAINED_NAMES = frozenset({"checkpoints", "config.toml", "progress.csv", "result.json", "tensorboard"})
+"""What `hotloop train` keeps of an agent. Minutes or hours went into it: clearing recordings leaves it."""
+
+
+def remove(run: RunInfo, force: bool = False) -> list[Path]:
+    """Delete what hotloop wrote of a run; return what is left of it, which others put there.
+
+    Args:
+        run: The run, as it was listed.
+        force: Remove it even if it may still be running elsewhere.
+
+    Raises:
+        HotloopError: It is not the run that was listed any more, or may be running.
+    """
+    now = info(run.path)
+    reason = "" if force and now.state != "running" else why_kept(now.path, now.manifest, now.state)
+    if now.started_unix_ns != run.started_unix_ns:
+        reason = "another run is there by now"
+    if reason:
+        raise HotloopError(f"{run.path} was not removed: {reason}")
+    with _opened(str(run.path)) as folder:
+        for name in _folders(folder):
+            _remove_process(name, folder)
+        for name in (f"{MANIFEST}.part", MANIFEST):
+            if _is_regular(name, folder):
+                os.unlink(name, dir_fd=folder)
+        left = sorted(os.listdir(folder))
+    if not left:
+        os.rmdir(run.path)
+    return [run.path / name for name in left]
+
+
+def _remove_process(name: str, run: int) -> None:
+    with _opened(name, run) as folder:
+        if not FOLDER.fullmatch(name) and not _has_process(folder):
+            return
+        for file in os.listdir(folder):
+            if file in OWN_NAMES and _is_regular(file, folder):
+                os.unlink(file, dir_fd=folder)
+        empty = not os.listdir(folder)
+    if empty:
+        os.rmdir(name, dir_fd=run)
+
+
+def _has_process(folder: int) -> bool:
+    """Say whether a folder has a `process.json` of hotloop: others use that name, too."""
+    try:
+        content = parse_object(read_bytes(Path(PROCESS), limits.JSON_BYTES, folder) or b"")
+    except Malformed:
+        return False
+    return {"pid", "main", "clock_ns"} <= content.keys()
+
+
+def _folders(folder: int) -> list[str]:
+    with os.scandir(folder) as entries:
+        return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+
+def _is_regular(name: str, folder: int) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except FileNotFoundError:
+        return False
+
+
+@contextmanager
+def _opened(path: str, parent: int | None = None) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)

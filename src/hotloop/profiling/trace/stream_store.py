@@ -1,0 +1,283 @@
+"""A run's files: one folder a process, append-only Arrow streams, readable at any moment and after any death.
+
+    run.json                    what was run, on what machine: written once, updated at the end
+    <pid>/process.json          the process: parent, clock, name
+    <pid>/names.jsonl           numbers to names: threads, nodes, frames, stacks, counters (append-only)
+    <pid>/<table>.arrows        Arrow IPC streams (append-only): windows, counters, samples, memory, raw
+    <pid>/<table>.tail.arrow    the rows of the window that is not complete yet (replaced)
+    <pid>/totals.arrow          shortest, longest, histogram, memory of each node so far (replaced)
+    <pid>/state.json            how far it got, what recording cost, warnings (replaced)
+
+A stream that ends in the middle of a batch is read up to the batch before. Replaced files are renamed into
+place, so that a reader never sees half of one. Long runs stay small: windows grow longer as a run goes on.
+
+Folders and files are made for their owner only: a run knows the command, the paths and lines of the code.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import operator
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hotloop.files import make_private, open_private
+from hotloop.profiling.trace.reading import limits
+from hotloop.profiling.trace.reading.arrow import Stream, column_numbers, read_stream
+from hotloop.profiling.trace.reading.open_files import Budget, Malformed, read_bytes
+from hotloop.profiling.trace.reading.plain_json import parse_object
+
+SCHEMAS: dict[str, pa.Schema] = {
+    "windows": pa.schema(
+        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()),
+         ("calls", pa.int64()), ("total_ns", pa.int64()), ("self_ns", pa.int64())]
+    ),
+    "spans": pa.schema(
+        [("window", pa.int32()), ("code", pa.int32()), ("timed", pa.int64()), ("counted", pa.int64()),
+         ("device_ns", pa.int64())]
+    ),
+    "counters": pa.schema(
+        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()),
+         ("counter", pa.int32()), ("amount", pa.int64())]
+    ),
+    "samples": pa.schema(
+        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()), ("stack", pa.int32()),
+         ("n", pa.int32()), ("wall_ns", pa.int64()), ("cpu_ns", pa.int64())]
+    ),
+    "memory": pa.schema(
+        [("window", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64()), ("rss_bytes", pa.int64()),
+         ("gpu_bytes", pa.int64()), ("gpu_busy_percent", pa.int64()), ("cpu_ns", pa.int64()),
+         ("minor_faults", pa.int64()), ("major_faults", pa.int64()),
+         ("gc_pauses", pa.int64()), ("gc_pause_ns", pa.int64()), ("background_ns", pa.int64()),
+         ("reserved_bytes", pa.int64()), ("starved_ns", pa.int64())]
+    ),
+    "raw": pa.schema([("thread", pa.int32()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
+    "totals": pa.schema(
+        [("thread", pa.int32()), ("node", pa.int32()), ("min_ns", pa.int64()), ("max_ns", pa.int64()),
+         ("grown_bytes", pa.int64()), ("peak_bytes", pa.int64()), ("gpu_bytes", pa.int64()),
+         ("buckets", pa.list_(pa.int16())), ("counts", pa.list_(pa.int64()))]
+    ),
+}  # fmt: skip
+STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
+LATER_COLUMNS = {"memory": frozenset({"reserved_bytes", "starved_ns"})}
+"""Columns that recordings of an earlier version do not have: they count as zero."""
+Columns = dict[str, Any]
+
+
+class ProcessFiles:
+    """The files of one process, for appending.
+
+    No file stays open: a script may close descriptors that it does not know, and get their numbers for files of its
+    own.
+
+    Args:
+        folder: Where they are.
+        process: What `process.json` is to say. With it, nothing is created before `create` is called.
+    """
+
+    def __init__(self, folder: Path, process: dict[str, Any] | None = None) -> None:
+        self.folder = folder
+        self.created = False
+        """Whether there is anything on disk."""
+        self._process = process
+        self._streams: dict[str, tuple[_Appender, pa.ipc.RecordBatchStreamWriter]] = {}
+        # Small tables are written every second: for them a quick compression matters more than a good one.
+        self._quick = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+        self._small = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+        if process is None:
+            self.create()
+
+    def create(self) -> None:
+        """Create the folder, with `process.json`, if that was not done before."""
+        if not self.created:
+            make_private(self.folder)
+            if self._process is not None:
+                write_json(self.folder / "process.json", self._process)
+            self.created = True
+
+    def append(self, table: str, columns: Columns) -> None:
+        """Add rows to a stream. They are in the file when this returns."""
+        batch = _batch(table, columns)
+        if not batch.num_rows:
+            return
+        if table not in self._streams:
+            file = _Appender(self.folder / f"{table}.arrows")
+            options = self._small if table == "raw" else self._quick
+            self._streams[table] = file, pa.ipc.new_stream(file, SCHEMAS[table], options=options)
+        file, stream = self._streams[table]
+        stream.write_batch(batch)
+        file.flush()
+
+    def replace(self, name: str, table: str, columns: Columns) -> None:
+        """Write a small table, in place of the one that was there."""
+        temporary = self.folder / f"{name}.part"
+        with (
+            open(temporary, "wb", opener=open_private) as file,
+            pa.ipc.new_stream(file, SCHEMAS[table], options=self._quick) as writer,
+        ):
+            writer.write_batch(_batch(table, columns))
+        os.replace(temporary, self.folder / name)
+
+    def drop(self, name: str) -> None:
+        """Remove a replaced file that no longer holds."""
+        (self.folder / name).unlink(missing_ok=True)
+
+    def add_names(self, entries: list[dict[str, Any]]) -> None:
+        """Append what numbers stand for. Written before the rows that use them."""
+        if entries:
+            file = _Appender(self.folder / "names.jsonl")
+            file.write("".join(to_json(entry) + "\n" for entry in entries).encode())
+            file.flush()
+
+    def size_of(self, table: str) -> int:
+        """Bytes in a stream so far."""
+        return self._streams[table][0].size if table in self._streams else 0
+
+    def close(self) -> None:
+        """End all streams properly."""
+        for file, stream in self._streams.values():
+            stream.close()
+            file.flush()
+
+
+class _Appender:
+    """A file to append to, which is open only while `flush` writes what was collected."""
+
+    closed = False
+
+    def __init__(self, path: Path) -> None:
+        self.size = 0
+        self._path = path
+        self._waiting: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        """Collect bytes for the next flush."""
+        self._waiting.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Append what was collected."""
+        content = b"".join(self._waiting)
+        with open(self._path, "ab", buffering=0, opener=open_private) as file:
+            written = file.write(content)
+        if written != len(content):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+        self.size += written
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Do nothing: the file is not open."""
+
+
+def _batch(table: str, columns: Columns) -> pa.RecordBatch:
+    schema = SCHEMAS[table]
+    return pa.RecordBatch.from_arrays([_array(columns[each.name], each.type) for each in schema], schema=schema)
+
+
+def _array(values: Any, kind: pa.DataType) -> pa.Array:
+    """Make an Arrow array of integers, or of lists of them.
+
+    `pa.array` would import pandas, where it is installed: into a training process, and when that ends it cannot be.
+    """
+    if isinstance(kind, pa.ListType):
+        ends = np.cumsum([0, *map(len, values)])
+        flat = np.concatenate([np.zeros(0, np.int64), *(np.asarray(each, np.int64) for each in values)])
+        return pa.ListArray.from_arrays(_array(ends, pa.int32()), _array(flat, kind.value_type), type=kind)
+    whole = np.ascontiguousarray(values, dtype=np.dtype(f"i{kind.bit_width // 8}"))
+    return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
+
+
+def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
+    """Write a JSON file whole or not at all. Without indent it is several times faster."""
+    temporary = f"{path}.part"
+    data = to_json(content, indent).encode()
+    with open(temporary, "wb", buffering=0, opener=open_private) as file:
+        if file.write(data) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+    os.replace(temporary, path)
+
+
+def to_json(content: Any, indent: int | None = None) -> str:
+    """Return JSON of what was recorded. Numbers of other libraries that a script's objects hold become plain ones."""
+    return json.dumps(content, indent=indent, default=_plain)
+
+
+def _plain(value: object) -> int | float | str:
+    """Return a number for what is one (`np.int64`, `np.float32`, 0-d arrays), else only the name of its type."""
+    for convert in (operator.index, float):
+        try:
+            return convert(value)  # type: ignore[arg-type]
+        except Exception:  # Conversions of a script's own types may raise anything.
+            continue
+    return type(value).__name__
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A table as it was read: whole columns, but nothing is known of their values yet."""
+
+    columns: dict[str, NDArray[Any]]
+    closed: bool
+    """Whether its writer ended it."""
+    damage: str = ""
+    """Why it is not read to its end."""
+
+
+def read_file(folder: Path, table: str, budget: Budget | None = None) -> TableFile:
+    """Read a stream with its tail, up to the last valid batch. Missing files are empty tables."""
+    optional = LATER_COLUMNS.get(table, frozenset())
+    stream = read_stream(folder / f"{table}.arrows", SCHEMAS[table], optional, budget)
+    tail = read_stream(folder / f"{table}.tail.arrow", SCHEMAS[table], optional, budget)
+    # A process that is killed, or read, after a window is complete and before its tail is gone has both.
+    last = max(map(_last_window, stream.batches), default=-1)
+    batches = [*stream.batches, *(each for each in tail.batches if _last_window(each) > last)]
+    columns: dict[str, NDArray[Any]] = {}
+    for each in SCHEMAS[table]:
+        parts = [_numbers_of(batch, each) for batch in batches]
+        columns[each.name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    return TableFile(columns, stream.closed, stream.damage or tail.damage)
+
+
+def read_table(folder: Path, table: str) -> dict[str, NDArray[Any]]:
+    """Return the columns of a table, up to the last valid batch. Missing files are empty tables."""
+    return read_file(folder, table).columns
+
+
+def _last_window(batch: pa.RecordBatch) -> int:
+    rows = batch.num_rows if "window" in batch.schema.names else 0
+    return int(column_numbers(batch.column("window"))[rows - 1]) if rows else -1
+
+
+def _numbers_of(batch: pa.RecordBatch, field: pa.Field) -> NDArray[Any]:
+    if field.name not in batch.schema.names:
+        return np.zeros(batch.num_rows, np.int64)
+    return column_numbers(batch.column(field.name))
+
+
+def read_totals(folder: Path, budget: Budget | None = None) -> Stream:
+    """Return the batches of the totals table."""
+    return read_stream(folder / "totals.arrow", SCHEMAS["totals"], budget=budget)
+
+
+def read_names(folder: Path, budget: Budget | None = None) -> tuple[list[dict[str, Any]], str]:
+    """Return the lines of the names, up to the last whole and valid one, and why there are not more."""
+    entries: list[dict[str, Any]] = []
+    try:
+        data = read_bytes(folder / "names.jsonl", limits.NAMES_BYTES) or b""
+        if budget is not None:
+            budget.take(len(data))
+        *lines, rest = data.split(b"\n")
+        for line in lines:
+            if len(line) > limits.LINE_BYTES:
+                raise Malformed(f"a line is longer than {limits.LINE_BYTES >> 20} MiB")
+            entries.append(parse_object(line))
+    except Malformed as error:
+        return entries, str(error)
+    return entries, "its last line is cut" if rest else ""

@@ -1,0 +1,301 @@
+"""The tables of a run: phases, spans, counts and rates. Pure functions on a `Trace`.
+
+Self time and total time are kept apart: self times sum to the wall time of the thread, totals of nested
+spans do not. Rates are those of the whole loop, and beside them the range of its windows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.counters import COUNTERS, steps_per_episode
+from hotloop.phases import GROUPS
+from hotloop.profiling.trace.model import Node, Process, Thread, Trace
+
+UNATTRIBUTED = "unattributed"
+WEIGHTS = {"time": 0.40, "per_call": 0.30, "cpu_memory": 0.15, "gpu_memory": 0.15}
+"""Of the profiler study's score for an operation."""
+
+SHORT_WINDOW = 0.25
+"""A window shorter than this part of the usual one says little about a rate (the last one is often cut)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseRow:
+    """How long a thread was in one phase."""
+
+    phase: str
+    group: str
+    self_s: float
+    share: float
+    """Of the thread's wall time, 0..1."""
+    calls: int
+    """How often a span of this phase was entered from outside the phase."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpanRow:
+    """A span or gap, merged over all call paths that lead to it."""
+
+    name: str
+    phase: str
+    group: str
+    calls: int
+    total_s: float
+    """Calls below a call of the same span are inside that call's time already and add nothing here."""
+    self_s: float
+    mean_s: float
+    """How long one call takes, on average over all calls."""
+    min_s: float
+    max_s: float
+    p50_s: float
+    """Exact for a span with one call path; over several, the mean of their medians, weighted by calls."""
+    p95_s: float
+    cpu_memory_bytes: int
+    """By how much resident memory grew while it was open."""
+    cpu_peak_bytes: int
+    """The most that was resident while it was open."""
+    gpu_memory_bytes: int
+    score: float = 0.0
+    """0..1: the study's mixture of time, time per call and memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the loop did: see `hotloop.counters`."""
+
+    env_steps: int
+    frames: int
+    updates: int
+    episodes: int
+    steps_per_episode: float | None
+    """None until an episode has ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Amount per second: of the whole loop, and how its windows differ."""
+
+    mean: float
+    """All there was, by the length of the loop."""
+    median: float
+    """Of the windows. A loop that collects for some windows and learns for others is in neither of the two."""
+    low: float
+    """5th percentile of the windows."""
+    high: float
+    """95th percentile."""
+    last: float
+
+
+def phases(trace: Trace) -> list[PhaseRow]:
+    """Return the phases of the main thread, largest share first. The shares sum to 1."""
+    return thread_phases(trace.thread)
+
+
+def spans(trace: Trace) -> list[SpanRow]:
+    """Return the spans and gaps of the main thread, largest self time first."""
+    return thread_spans(trace.thread)
+
+
+def thread_phases(thread: Thread) -> list[PhaseRow]:
+    """Return the phases of a thread, largest share first; its root's own time is the row "unattributed"."""
+    self_ns: dict[tuple[str, str], int] = {}
+    calls: dict[tuple[str, str], int] = {}
+    for node in thread.nodes:
+        key = (UNATTRIBUTED, "Other") if node.kind == "root" else (str(node.phase), GROUPS[node.phase])
+        self_ns[key] = self_ns.get(key, 0) + node.self_ns
+        entered = node.kind == "span" and not _within_phase(thread, node)
+        calls[key] = calls.get(key, 0) + (node.calls if entered else 0)
+    rows = [
+        PhaseRow(phase, group, ns / 1e9, _ratio(ns, thread.wall_ns), calls[phase, group])
+        for (phase, group), ns in self_ns.items()
+        if ns or calls[phase, group]
+    ]
+    return sorted(rows, key=lambda row: (-row.share, row.phase))
+
+
+def thread_spans(thread: Thread) -> list[SpanRow]:
+    """Return the spans and gaps of a thread, merged by name and phase, with their scores."""
+    merged: dict[tuple[str, str], list[Node]] = {}
+    for node in thread.nodes:
+        if node.kind != "root":
+            merged.setdefault((node.name, node.phase), []).append(node)
+    rows = _scored([_span_row(thread, nodes) for nodes in merged.values()])
+    return sorted(rows, key=lambda row: (-row.self_s, row.name))
+
+
+def counts(trace: Trace) -> Counts:
+    """Return what the loop did in this run: as the main process counted it, or the others where it did not.
+
+    Iterations that a closer look took are included; `rates` leaves them out, for a look slows them down.
+    """
+    return _counts(*(_total(trace, name) + trace.traced.counts.get(name, 0) for name in COUNTERS))
+
+
+def counts_total(trace: Trace) -> Counts:
+    """Return what this run did and the training that it resumes."""
+    here = counts(trace)
+    return _counts(*(getattr(here, name) + trace.counts_before.get(name, 0) for name in COUNTERS))
+
+
+def _counts(env_steps: int, frames: int, updates: int, episodes: int) -> Counts:
+    return Counts(env_steps, frames, updates, episodes, steps_per_episode(env_steps, episodes))
+
+
+def rates(trace: Trace) -> dict[str, Rate]:
+    """Return `env_steps_per_s`, `frames_per_s`, `updates_per_s` and `episodes_per_s`."""
+    return {f"{name}_per_s": _rate(trace, name) for name in COUNTERS}
+
+
+def rate_over_time(trace: Trace, counter: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the time since the loop began (s, end of each window) and the rate in it (1/s)."""
+    starts, ends, amounts = window_amounts(trace, counter)
+    seconds = (ends - starts) / 1e9
+    return (ends - trace.loop_start_ns) / 1e9, amounts / np.maximum(seconds, 1e-9)
+
+
+def count_over_time(trace: Trace, counter: str) -> NDArray[np.int64]:
+    """Return how far the counter had come at the end of each window, the training that the run resumes included."""
+    starts, ends, amounts = window_amounts(trace, counter)
+    # A closer look leaves a hole between two windows; its counts belong there.
+    holes = np.flatnonzero(starts[1:] > ends[:-1]) + 1
+    if len(starts):
+        amounts[holes[0] if len(holes) else -1] += trace.traced.counts.get(counter, 0)
+    return trace.counts_before.get(counter, 0) + np.cumsum(amounts).astype(np.int64)
+
+
+def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
+    """Return begin and end (ns) of the loop's windows, and the counter's amount in each."""
+    main = trace.main.windows
+    starts, ends = main.start_ns[main.in_loop], main.end_ns[main.in_loop]
+    amounts = np.zeros(len(starts))
+    for process in _counting(trace, counter):
+        theirs = process.windows.counts.get(counter)
+        if theirs is None:
+            continue
+        if process is trace.main:
+            amounts += theirs[main.in_loop]
+            continue
+        inside = process.windows.in_loop
+        middles = ((process.windows.start_ns + process.windows.end_ns) // 2)[inside]
+        # Their first and last window may reach beyond ours.
+        place = np.clip(np.searchsorted(ends, middles, side="right"), 0, len(ends) - 1)
+        np.add.at(amounts, place, theirs[inside])
+    return starts, ends, amounts
+
+
+def attributed_share(trace: Trace) -> float:
+    """Return the share of the main thread's wall time that has a phase, 0..1."""
+    root = trace.thread.nodes[0]
+    return 1.0 - _ratio(root.self_ns, trace.thread.wall_ns) if trace.thread.wall_ns else 0.0
+
+
+def _within_phase(thread: Thread, node: Node) -> bool:
+    parent = thread.by_id.get(node.parent)
+    return parent is not None and parent.kind != "root" and parent.phase == node.phase
+
+
+def _within_itself(thread: Thread, node: Node) -> bool:
+    key = (node.name, node.phase)
+    while node.parent >= 0:
+        node = thread.by_id[node.parent]
+        if (node.name, node.phase) == key:
+            return True
+    return False
+
+
+def _span_row(thread: Thread, nodes: list[Node]) -> SpanRow:
+    calls = sum(node.calls for node in nodes)
+    first = nodes[0]
+    return SpanRow(
+        name=first.name,
+        phase=str(first.phase),
+        group=GROUPS[first.phase],
+        calls=calls,
+        total_s=sum(node.total_ns for node in nodes if not _within_itself(thread, node)) / 1e9,
+        self_s=sum(node.self_ns for node in nodes) / 1e9,
+        mean_s=_ratio(sum(node.total_ns for node in nodes), calls) / 1e9,
+        min_s=min((node.min_ns for node in nodes if node.calls), default=0) / 1e9,
+        max_s=max(node.max_ns for node in nodes) / 1e9,
+        p50_s=_ratio(sum(node.p50_ns * node.calls for node in nodes), calls) / 1e9,
+        p95_s=_ratio(sum(node.p95_ns * node.calls for node in nodes), calls) / 1e9,
+        cpu_memory_bytes=sum(node.cpu_memory_bytes for node in nodes),
+        cpu_peak_bytes=max(node.cpu_peak_bytes for node in nodes),
+        gpu_memory_bytes=sum(node.gpu_memory_bytes for node in nodes),
+    )
+
+
+def _scored(rows: list[SpanRow]) -> list[SpanRow]:
+    """Give each row the study's score, from self times: by totals a container beats what it contains."""
+    columns = {
+        "time": [row.self_s for row in rows],
+        "per_call": [_ratio(row.self_s, row.calls) for row in rows],
+        "cpu_memory": [float(max(0, row.cpu_memory_bytes)) for row in rows],
+        "gpu_memory": [float(max(0, row.gpu_memory_bytes)) for row in rows],
+    }
+    if not any(columns["gpu_memory"]):
+        del columns["gpu_memory"]
+    whole = sum(WEIGHTS[name] for name in columns)
+    scores = [0.0] * len(rows)
+    for name, values in columns.items():
+        largest = max(values, default=0.0)
+        for i, value in enumerate(values):
+            scores[i] += WEIGHTS[name] / whole * _ratio(value, largest)
+    return [replace(row, score=score) for row, score in zip(rows, scores, strict=True)]
+
+
+def _counting(trace: Trace, counter: str) -> tuple[Process, ...]:
+    """Return the processes whose counts are the run's.
+
+    A main process that counts steps has counted its workers' too, and with them their frames and episodes: where it
+    has no episode yet, a worker's count of one is not the run's.
+    """
+    mine = trace.main.counts
+    if mine.get(counter, 0) or (counter != "updates" and mine.get("env_steps", 0)):
+        return (trace.main,)
+    return tuple(process for process in trace.processes[1:] if process.counts.get(counter, 0))
+
+
+def _total(trace: Trace, counter: str) -> int:
+    return sum(process.counts.get(counter, 0) for process in _counting(trace, counter))
+
+
+def _rate(trace: Trace, counter: str) -> Rate:
+    starts, ends, amounts = window_amounts(trace, counter)
+    mean = _ratio(_total(trace, counter), trace.wall_s)
+    seconds = (ends - starts) / 1e9
+    usable = (seconds > 0) & (seconds >= SHORT_WINDOW * np.median(seconds)) if len(seconds) else seconds > 0
+    amounts, seconds = amounts[usable], seconds[usable]
+    if not len(seconds) or not amounts.any():
+        return Rate(mean, mean, mean, mean, mean)
+    per_s = _coarse(amounts, seconds)
+    low, median, high = np.percentile(per_s, [5, 50, 95])
+    return Rate(mean, float(median), float(low), float(high), float(per_s[-1]))
+
+
+def _coarse(amounts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return rates over windows joined until none is empty.
+
+    A loop that collects for some seconds and then learns for some has windows without an update, and a
+    median over those would say that it never updates. Joining starts at the end, so that the last is whole.
+    """
+    size = 1
+    while size < len(amounts):
+        amount, time = _join(amounts, size), _join(seconds, size)
+        if amount.all():
+            return amount / time
+        size *= 2
+    return np.array([amounts.sum() / seconds.sum()])
+
+
+def _join(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
+    first = len(values) % size
+    # What is left over at the beginning is shorter than a joined window and is left out.
+    return values[first:].reshape(-1, size).sum(axis=1)
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0

@@ -1,0 +1,338 @@
+"""The hot path of spans: what runs in the training's own thread, twice a span.
+
+A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into a log that
+belongs to its thread: no lock, no lookup of parents, no object that outlives the call but the integers.
+`_hot_path.c` does the same at a third of the cost and is taken where it was built; HOTLOOP_PURE=1 leaves it out.
+"""
+
+from __future__ import annotations
+
+import _thread
+import itertools
+import os
+import sys
+import threading
+from array import array
+from collections.abc import Callable
+from types import CodeType, FrameType
+from typing import TYPE_CHECKING, Any
+
+from hotloop.clock import cpu_clock_of
+from hotloop.clock import now_ns as _machine_ns
+
+_now_ns = _machine_ns
+MAX_DEPTH = 60
+Place = tuple[CodeType, int, int | None]
+"""Where a frame is: its code, the instruction, the line."""
+
+
+class PureLog:
+    """The events of one thread: a flat list of integers, emptied from its front by the recorder."""
+
+    __slots__ = ("events", "ident", "name")
+
+    def __init__(self) -> None:
+        self.ident = threading.get_ident()
+        self.name = threading.current_thread().name
+        self.events: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.events) // 2
+
+    def take(self) -> bytes:
+        """Take all that was written, as bytes of int64 pairs. Slicing a list is atomic, so no lock."""
+        n = len(self.events)
+        taken = array("q", self.events[:n]).tobytes()
+        del self.events[:n]
+        return taken
+
+
+class PureCore:
+    """What of a span is on the hot path. `hotloop.spans.registry` makes its classes of these methods."""
+
+    __slots__ = ("_counted", "_end", "_reads", "code")
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self._end = -code
+        self._counted = itertools.count()
+        self._reads = 0
+
+    def start(self) -> None:
+        """Note that it begins now."""
+        try:
+            extend = _own.extend
+        except AttributeError:
+            extend = _open_log()
+        extend((self.code, _now_ns()))
+
+    def finish(self, kind: object, error: object, trace: object) -> None:
+        """Note that it ends now."""
+        try:
+            extend = _own.extend
+        except AttributeError:
+            extend = _open_log()
+        extend((self._end, _now_ns()))
+
+    def tally(self) -> None:
+        """Count a call that is not timed."""
+        next(self._counted)
+
+    def tallied(self) -> int:
+        """Return how many calls were counted without being timed. Only the recorder reads it."""
+        # next() on an itertools.count is atomic, so calls from many threads are counted exactly;
+        # reading it takes one ticket, which is given back.
+        value = next(self._counted) - self._reads
+        self._reads += 1
+        return value
+
+
+class PureTally:
+    """Counts what happens too often to be written down each time: only how often is known.
+
+    `bump()` is a bare C call, safe from any thread; the recorder looks at it with every stack and puts the
+    difference down to what the main thread was doing.
+    """
+
+    __slots__ = ("_count", "_reads", "_told", "bump", "code", "name")
+
+    def __init__(self, name: str, code: int) -> None:
+        self.name = name
+        self.code = code
+        self._count = itertools.count()
+        self._reads = self._told = 0
+        self.bump: Callable[[], object] = self._count.__next__
+
+    def read(self) -> int:
+        """Return how often it was bumped. Only the recorder reads it."""
+        value = next(self._count) - self._reads
+        self._reads += 1
+        return value
+
+    def fresh(self) -> int:
+        """Return how often it was bumped since this was asked last."""
+        before, self._told = self._told, self.read()
+        return self._told - before
+
+
+def pure_idle(*unused: object) -> None:
+    """Do nothing: what a span does while nothing records. Not a method, because binding one costs half of a call."""
+
+
+_own = threading.local()
+_woken = threading.Lock()
+_woken.acquire()
+_held = False
+_logs: list[PureLog] = []
+
+
+def _open_log() -> Callable[[tuple[int, int]], None]:
+    log = PureLog()
+    _own.extend = log.events.extend
+    _logs.append(log)
+    return log.events.extend
+
+
+def pure_note(code: int, amount: int) -> None:
+    """Write a pair into this thread's log."""
+    try:
+        extend = _own.extend
+    except AttributeError:
+        extend = _open_log()
+    extend((code, amount))
+
+
+def pure_listen() -> list[PureLog]:
+    """Begin new logs; return the list in which each thread's will appear."""
+    global _own, _logs
+    _own = threading.local()
+    _logs = []
+    return _logs
+
+
+def pure_use_clock(clock: Callable[[], int] | None) -> None:
+    """Read time from a function, for tests; None for the machine's clock."""
+    global _now_ns
+    _now_ns = _machine_ns if clock is None else clock
+
+
+def pure_watch(
+    until_ns: int,
+    tick_ns: int,
+    most: int,
+    numbers: dict[int, int],
+    name_stack: Callable[[list[Place], int], int],
+    tallies: list[PureTally],
+) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]]]:
+    """Look at all other threads every tick until a moment, until woken, or until the logs are too full.
+
+    Args:
+        until_ns: When to end.
+        tick_ns: From one look to the next; 0 for none.
+        most: Events waiting in the logs that are too many.
+        numbers: Numbers of the stacks known so far, by key.
+        name_stack: Gives a stack its number, from its places and key.
+        tallies: What to look at besides.
+
+    Returns:
+        Looks as (at, ident, stack, CPU time of the thread or -1), and changes of tallies as (at, code, how many).
+    """
+    looks: list[tuple[int, int, int, int]] = []
+    bumps: list[tuple[int, int, int]] = []
+    me = threading.get_ident()
+    due = _machine_ns() + tick_ns if tick_ns else until_ns
+    while (now := _machine_ns()) < until_ns:
+        # A bare lock, because the hooks time threading.Event and time.sleep.
+        if _woken.acquire(timeout=max(min(due, until_ns) - now, 0) / 1e9):
+            break
+        at = _machine_ns()
+        if tick_ns and at >= due:
+            due = max(due + tick_ns, at)
+            if not _held:
+                for ident, frame in sys._current_frames().items():
+                    if ident == me:
+                        continue
+                    clock, key = cpu_clock_of(ident), key_of(frame)
+                    number = numbers[key] if key in numbers else name_stack(places_of(frame), key)
+                    looks.append((at, ident, number, clock() if clock else -1))
+                bumps += [(at, each.code, n) for each in tallies if (n := each.fresh())]
+        if sum(map(len, _logs)) > most:
+            break
+    return looks, bumps
+
+
+def pure_wake() -> None:
+    """End the watch that is going on, or the next one."""
+    if _woken.locked():
+        _woken.release()
+
+
+def pure_hold(on: bool) -> None:
+    """Look no more, or again."""
+    global _held
+    _held = on
+
+
+class PurePauses:
+    """A callback for gc.callbacks that measures the collector's pauses."""
+
+    def __init__(self) -> None:
+        self.count = self.ns = 0
+        self._since = 0
+
+    def __call__(self, phase: str, info: dict[str, int]) -> None:
+        """Take note of a collection that begins or ends."""
+        try:
+            if phase == "start":
+                self._since = _machine_ns()
+            elif self._since:
+                self.count += 1
+                self.ns += _machine_ns() - self._since
+                self._since = 0
+        except KeyboardInterrupt:
+            # It would be lost in a callback of the collector: raise it again where the program is.
+            _thread.interrupt_main()
+
+
+class _Steps(threading.local):
+    depth = 0
+    leaf = False
+
+
+_steps = _Steps()
+
+
+def pure_open_step() -> int:
+    """A step of an environment begins; return how many are open around it."""
+    _steps.leaf = True
+    _steps.depth += 1
+    return _steps.depth - 1
+
+
+def pure_close_step() -> None:
+    """A step of an environment ends."""
+    _steps.leaf = False
+    _steps.depth = max(_steps.depth - 1, 0)
+
+
+def pure_is_leaf() -> bool:
+    """Say whether the innermost step has called no other."""
+    return _steps.leaf
+
+
+def pure_use_classes(live: type, counted: type) -> None:
+    """Tell which class spans have while they are timed, and while they are only counted. Only C needs to know."""
+
+
+def key_of(frame: FrameType | None) -> int:
+    """A number of a stack: of the code and the instruction of each frame."""
+    words: list[int] = []
+    while frame is not None and len(words) < 2 * MAX_DEPTH:
+        words += (id(frame.f_code), frame.f_lasti)
+        frame = frame.f_back
+    return hash(tuple(words))
+
+
+def places_of(frame: FrameType | None) -> list[Place]:
+    """Where each frame of a stack is, the innermost first."""
+    found: list[Place] = []
+    while frame is not None and len(found) < MAX_DEPTH:
+        found.append((frame.f_code, frame.f_lasti, frame.f_lineno))
+        frame = frame.f_back
+    return found
+
+
+def pure_note_exit_code(path: bytes, position: int) -> None:
+    """Have this process write its exit code into a file when it ends: Python alone cannot, and leaves what is there."""
+
+
+def _accelerated() -> bool:
+    return os.environ.get("HOTLOOP_PURE", "") in ("", "0")
+
+
+if TYPE_CHECKING:
+    from hotloop.spans.hot_path import PureCore as Core
+    from hotloop.spans.hot_path import PureLog as Log
+    from hotloop.spans.hot_path import PureTally as Tally
+
+    watch, wake, hold = pure_watch, pure_wake, pure_hold
+    idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
+    open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
+    note_exit_code = pure_note_exit_code
+    Step: Any = None
+    from hotloop.spans.hot_path import PurePauses as Pauses
+
+    ACCELERATED = True
+else:
+    try:
+        if not _accelerated():
+            raise ImportError
+        from hotloop.spans._hot_path import (
+            Core,
+            Log,
+            Pauses,
+            Step,
+            Tally,
+            close_step,
+            hold,
+            idle,
+            is_leaf,
+            listen,
+            note,
+            note_exit_code,
+            open_step,
+            use_classes,
+            use_clock,
+            wake,
+            watch,
+        )
+
+        ACCELERATED = True
+    except ImportError:
+        Core, Log, Tally = PureCore, PureLog, PureTally
+        watch, wake, hold = pure_watch, pure_wake, pure_hold
+        idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
+        open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
+        note_exit_code = pure_note_exit_code
+        Step, Pauses = None, PurePauses
+        ACCELERATED = False
