@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from hotloop.cli.main import main
 
 HOTLOOP = [sys.executable, "-m", "hotloop.cli.main"]
 SCRIPT = """
@@ -169,3 +172,28 @@ def wait_for(place: Path) -> dict:
         assert "Traceback" not in done.stderr, done.stderr
         time.sleep(0.3)
     raise AssertionError(done.stderr)
+
+
+def test_a_script_whose_name_begins_with_a_dash_follows_two_dashes(tmp_path):
+    (tmp_path / "-x.py").write_text("import sys; print(sys.argv)")
+    done = call("run", "--out", "run", "--", "-x.py", "--flag", cwd=tmp_path)
+    assert done.stdout == "['-x.py', '--flag']\n"
+
+
+def test_a_script_may_come_through_a_pipe(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    words = [*HOTLOOP, "run", "--out", "run", "pipe"]
+    with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        (tmp_path / "pipe").write_text("print('once')\n")
+        out, err = process.communicate()
+    assert (process.returncode, out) == (0, "once\n"), err
+
+
+@pytest.mark.parametrize("out", ["", "a\0b"])
+def test_a_run_directory_without_a_usable_name_is_one_line(out, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").touch()
+    assert main(["run", "--out", out, "train.py"]) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("hotloop: the run directory is ") and err.endswith(": give a path (--out DIR)\n")
+    assert err.count("\n") == 1

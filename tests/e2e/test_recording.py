@@ -206,7 +206,7 @@ def test_no_more_space_is_one_warning_and_training_goes_on(tmp_path):
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
     assert done.stderr.count("Check the space and the rights of") == 1, done.stderr
-    assert "recorded a part of the run, until the recorder failed" in done.stderr
+    assert done.stderr.count("hotloop:") == 1, "a failure is one line"
     assert "Traceback" not in done.stderr
     try:
         trace = load(tmp_path / "out")
@@ -240,9 +240,9 @@ def test_a_start_that_is_never_reached_is_said(tmp_path, after, said):
 def test_a_wall_clock_that_jumps_changes_nothing(tmp_path):
     body = """
     import hotloop
-    from hotloop.profiling.recorder import session, writing
+    from hotloop.profiling.recorder import session, writer
     jumps = iter(range(10**18, 0, -(3600 * 10**9)))
-    writing.wall_ns = session.wall_ns = lambda: next(jumps)
+    writer.wall_ns = session.wall_ns = lambda: next(jumps)
     with hotloop.record("out"):
         loop(300)
     """

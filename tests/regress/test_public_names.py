@@ -23,7 +23,7 @@ def test_importing_a_part_of_the_package_leaves_the_function_callable(first, tmp
         f"import hotloop\n{first}\n"
         "with hotloop.record('out'):\n    sum(range(10**6))\n"
         "print(len(hotloop.explain(hotloop.load('out'))))\n"
-        "from hotloop.profiling.recorder.session import record\nfrom hotloop.explain import explain\n"
+        "from hotloop.profiling.recorder.session import record\nfrom hotloop.profiling.diagnosis import explain\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -184,9 +184,9 @@ def test_hooks_can_be_installed_beside_classes_that_have_no_module(tmp_path):
         "import sys, Box2D, numba\n"
         "assert not hasattr(next(c for c in object.__subclasses__() if c.__name__ == 'SwigPyPacked'), '__module__')\n"
         "from hotloop.profiling.recorder.hooks import install\n"
-        "from hotloop.profiling.recorder import calls\n"
+        "from hotloop.profiling.recorder.deep import functions\n"
         "install()()\n"
-        "calls._compiled()\n"
+        "functions._compiled()\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

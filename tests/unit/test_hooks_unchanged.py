@@ -275,7 +275,7 @@ def test_hooks_before_any_import_see_a_script_and_keep_nothing_alive(tmp_path: P
 
 SCRIPT = """
     import sys
-    from hotloop import spans
+    from hotloop.spans import registry as spans
     from hotloop.profiling.recorder.hooks import install
     assert "torch" not in sys.modules
     uninstall = install()

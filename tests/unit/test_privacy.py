@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 
 from hotloop.profiling.recorder.privacy.names import Secrecy, secrecy
@@ -49,6 +51,12 @@ RANDOM = "q8Zr3Lm0Xw7Tn5Vb2Kd9"
         (["hf_abcdefghijklmnopqr"], ["***"]),
         (["--commit", "d" * 40], ["--commit", "***"]),
         (["a=b=c"], ["a=b=c"]),
+        (["-p", "Abc-1"], ["-p", "***"]),
+        (["-p", "8080"], ["-p", "8080"]),
+        (["-pHunter2x"], ["-p***"]),
+        (["-print"], ["-print"]),
+        (["--login=bob:abc"], ["--login=bob:***"]),
+        (["['--password', 'abc']"], ["['--password', '***']"]),
         ([], []),
     ],
 )
@@ -222,6 +230,12 @@ def test_texts_of_a_file_are_cleared_but_for_what_is_cleared_already():
         ("x = 1  # the password is abc", "x = 1  # the password ** ***"),
         ("x = '# key'  # api_key=abc", "x = '# key'  # api_key****"),
         ("password = (", "password = ("),
+        ('run("curl -u bob:abc http://x")', 'run("curl -u bob:*** http://x")'),
+        ('run("mysql -pabc db")', 'run("mysql -p*** db")'),
+        ('run("sshpass -p abc ssh host")', 'run("sshpass -p *** ssh host")'),
+        ("x = 'machine h login bob password abc'", "x = 'machine h login bob password ****"),
+        ('x = "token={}".format("abc")', 'x = "token={}".format("***")'),
+        ('x = "loss=%s" % "abc"', 'x = "loss=%s" % "abc"'),
         ("batch = sorted(rows, key=len)", "batch = sorted(rows, key=len)"),
         ("loss = criterion(q, target)", "loss = criterion(q, target)"),
         ('env = make("CartPole-v1", render_mode="rgb_array")', 'env = make("CartPole-v1", render_mode="rgb_array")'),
@@ -253,3 +267,11 @@ def test_values_that_a_secret_is_matched_with():
 def test_a_file_that_is_not_python_is_judged_line_by_line():
     source = Source("x = (\nkey = 'abc'\nname = 'abc'\nurl = 'redis://:abc@h'\n")
     assert [source.line(i) for i in (2, 3, 4)] == ["key = *****", "name = 'abc'", "url = 'redis://:***@h'"]
+
+
+def test_reading_source_warns_of_nothing():
+    """A warning of the parser would reach the script, and may be an error there."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Source('x = "\\d"; password = "\\d"').line(1) == 'x = "\\d"; password = "**"'
+        assert Source("x = b'\\d\\\\d'").line(1) == "x = b'\\d\\\\d'"

@@ -19,19 +19,19 @@ PATIENCE_S = 60.0
 PARENTS = {
     "plain": (
         "from hotloop.training.worker_process import start_worker\n"
-        "child = start_worker('import time; time.sleep(600)')\n"
+        "child = start_worker('import time; print(\"ready\", flush=True); time.sleep(600)')\n"
     ),
     "from a thread": (
         "import threading\nfrom hotloop.training.worker_process import start_worker\n"
         "program = 'import time; from hotloop.training.worker_process import end_with_parent\\n'\n"
-        "program += 'end_with_parent(0); time.sleep(600)'\n"
+        "program += 'end_with_parent(0); print(\"ready\", flush=True); time.sleep(600)'\n"
         "import subprocess\n"
         "def start(): global child; child = start_worker(program, stdin=subprocess.PIPE)\n"
         "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
     ),
     "CarRacing": (
         "from hotloop.training.envs.carracing import CarRacingVectorEnv\n"
-        "env = CarRacingVectorEnv(2, workers=1)\nenv.reset(seed=0)\nchild = env._workers[0]._process\n"
+        "env = CarRacingVectorEnv(2, workers=1)\nenv.reset(seed=0)\nchild = env._workers[0]._process\nprint('ready')\n"
     ),
 }
 
@@ -83,9 +83,9 @@ def test_a_stopped_worker_does_not_outlive_its_parent(kind: str) -> None:
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
-    child = int(parent.stdout.readline())
-    if kind != "CarRacing":
-        time.sleep(1.0)  # it is past its first lines
+    said = sorted(parent.stdout.readline().strip() for _ in range(2))  # in either order: its id, and that it is up
+    assert said[1] == "ready", said
+    child = int(said[0])
     os.kill(child, signal.SIGSTOP)
     for _ in patiently():
         if psutil.Process(child).status() == psutil.STATUS_STOPPED:

@@ -16,8 +16,8 @@ WITHOUT_A_CASE = {"small_device"}
 
 def test_each_rule_stands_once():
     assert len(RULES) == len(NAMES)
-    folder = ROOT / "src" / "hotloop" / "explain" / "rules"
-    assert {path.stem for path in folder.glob("*.py")} - {"__init__"} == NAMES
+    folder = ROOT / "src" / "hotloop" / "profiling" / "diagnosis" / "rules"
+    assert {path.stem for path in folder.rglob("*.py")} - {"__init__"} == NAMES
 
 
 def test_each_rule_has_a_section_with_cause_cure_and_residual():

@@ -9,9 +9,11 @@ import threading
 import warnings
 
 import pytest
+from tests.disks import full_disk
 
 import hotloop
 from hotloop import run_directory
+from hotloop.errors import HotloopError
 from hotloop.profiling.recorder.session import current_path, record
 from hotloop.profiling.trace.load import load
 from hotloop.run_directory import default_path
@@ -170,3 +172,20 @@ def test_the_manifest_names_the_gpu_that_was_used(tmp_path, monkeypatch):
     with record(tmp_path / "run"):
         monkeypatch.setattr("hotloop.profiling.recorder.session.cuda_in_use", OneGpu)
     assert json.loads((tmp_path / "run" / "run.json").read_text())["machine"]["gpu"] == "Some GPU"
+
+
+def test_a_directory_that_a_full_disk_leaves_without_a_manifest_is_removed(tmp_path, capsys):
+    (tmp_path / "there").mkdir()
+    with full_disk():
+        for name in ("new", "there"):
+            with record(tmp_path / name):
+                pass
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+    assert not any((tmp_path / "there").iterdir())
+    assert capsys.readouterr().err.count("training goes on unrecorded") == 2
+
+
+def test_a_path_that_cannot_be_one_is_refused_in_one_line():
+    for path in ("", "a\0b"):
+        with pytest.raises(HotloopError, match=r"the run directory is .*: give a path"):
+            record(path)

@@ -89,7 +89,8 @@ def test_writing_imports_no_pandas(tmp_path):
     """It would take a second and much memory of the training, and fail where the interpreter is shutting down."""
     (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
     code = (
-        "import sys; from pathlib import Path; import numpy as np; from hotloop.profiling.trace import store\n"
+        "import sys; from pathlib import Path; import numpy as np\n"
+        "from hotloop.profiling.trace import stream_store as store\n"
         "files = store.ProcessFiles(Path('run'))\n"
         "for name, table in ((name, store.SCHEMAS[name]) for name in store.SCHEMAS):\n"
         "    rows = {each.name: [[1], []] if 'list' in str(each.type) else np.array([3, -4]) for each in table}\n"

@@ -7,6 +7,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hotloop import numbers
 from hotloop.cli.output import note, print_rich, say
 from hotloop.errors import HotloopError
 from hotloop.escaping import json_text, printable
@@ -46,6 +47,7 @@ def _row(each: RunInfo) -> dict[str, Any]:
         "name": each.name,
         "path": str(each.path),
         "state": each.state,
+        "complete": each.complete,
         "exit_code": each.exit_code,
         "started_unix_s": each.started_unix_ns / 1e9,
         "seconds": seconds,
@@ -67,11 +69,15 @@ def _measured(each: RunInfo) -> tuple[float | None, float | None]:
     return seconds, summary.rates(trace)["env_steps_per_s"].mean or None
 
 
+def _ending(row: dict[str, Any]) -> str:
+    ending = numbers.ending(row["state"], row["exit_code"])
+    return ending if row["complete"] else f"{ending}, incomplete"
+
+
 def _print(rows: list[dict[str, Any]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from hotloop import numbers
     from hotloop.profiling.report.terminal import STATE_STYLES
 
     table = Table(box=None, padding=(0, 2), pad_edge=False, header_style="dim")
@@ -83,7 +89,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         table.add_row(
             Text(printable(row["path"])),
             f"{datetime.fromtimestamp(row['started_unix_s']):%Y-%m-%d %H:%M:%S}",
-            Text(numbers.ending(row["state"], row["exit_code"]), STATE_STYLES[row["state"]]),
+            Text(_ending(row), STATE_STYLES[row["state"]]),
             numbers.seconds(row["seconds"]) if row["seconds"] is not None else "?",
             numbers.rate(row["env_steps_per_s"]) if row["env_steps_per_s"] else "-",
             numbers.size(row["size_bytes"]),

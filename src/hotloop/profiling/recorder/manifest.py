@@ -67,6 +67,8 @@ def claim(path: str | os.PathLike[str] | None, manifest: Mapping[str, Any], comm
         OSError: It cannot be created.
     """
     if path is not None:
+        if not os.fspath(path) or "\0" in os.fspath(path):
+            raise HotloopError(f"the run directory is {os.fspath(path)!r}: give a path (--out DIR)")
         return _claim(Path(path), manifest)
     while True:
         try:
@@ -81,6 +83,7 @@ def _claim(target: Path, manifest: Mapping[str, Any]) -> Path:
     )
     if os.path.lexists(target) and (not target.is_dir() or any(target.iterdir())):
         raise taken
+    is_new = not os.path.lexists(target)
     make_private(target)
     text = json.dumps(dict(manifest) | {"name": target.name}, indent=1)
     try:
@@ -88,6 +91,11 @@ def _claim(target: Path, manifest: Mapping[str, Any]) -> Path:
             file.write(text.encode() + b" " * SPARE_BYTES)
     except FileExistsError:
         raise taken from None
+    except OSError:
+        (target / MANIFEST).unlink(missing_ok=True)
+        if is_new:
+            target.rmdir()
+        raise
     return target.absolute()
 
 

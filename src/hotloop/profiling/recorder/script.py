@@ -63,7 +63,8 @@ def claim_run(options: ScriptOptions) -> Path | None:
 
 def run_script(options: ScriptOptions, path: Path | None) -> NoReturn:
     """Replace this process with Python running the script, recorded into a directory if there is one."""
-    words = [*(("-m",) if options.is_module else ()), options.target, *options.args]
+    before_target = ["-m"] if options.is_module else ["--"] if options.target.startswith("-") else []
+    words = [*before_target, options.target, *options.args]
     environment = dict(os.environ)
     if path is not None:
         before = environment.get("PYTHONPATH")
@@ -156,7 +157,9 @@ def _give_way(imported: set[str], folder: str) -> None:
 
 def _folder_of(script: str) -> str:
     """Return what Python makes the first entry of `sys.path`."""
-    return script if os.path.isdir(script) or zipfile.is_zipfile(script) else os.path.dirname(os.path.realpath(script))
+    # A pipe is not looked into: what is read here, Python cannot read again.
+    archive = os.path.isdir(script) or (os.path.isfile(script) and zipfile.is_zipfile(script))
+    return script if archive else os.path.dirname(os.path.realpath(script))
 
 
 def _require_module(name: str) -> None:

@@ -120,11 +120,10 @@ class Session:
         if recorder is None:
             return
         recorder.stop()
-        if self.main:
-            self._finish_manifest(exit_code, recorder.failure)
-            if self.announced_as:
-                part = "a part of the run, until the recorder failed: " if recorder.failure else ""
-                notice(f"recorded {part}{self.announced_as}. Next: hotloop explain {shlex.quote(self.announced_as)}")
+        # A failure was reported when it happened, and a manifest that could not be completed just now.
+        completed = self.main and self._finish_manifest(exit_code, recorder.failure) and not recorder.failure
+        if completed and self.announced_as:
+            notice(f"recorded {self.announced_as}. Next: hotloop explain {shlex.quote(self.announced_as)}")
 
     def _stop_at_exit(self) -> None:
         # Python keeps here the error that ended a script. A console keeps any error there that it has shown.
@@ -133,7 +132,8 @@ class Session:
         except Exception as error:  # By now a script may have replaced or cleared anything that this needs.
             notice(f"could not complete {self.path}: {error!r}")
 
-    def _finish_manifest(self, exit_code: int, failure: str) -> None:
+    def _finish_manifest(self, exit_code: int, failure: str) -> bool:
+        """Complete the manifest; return whether that worked."""
         changes: dict[str, Any] = {"seconds": (now_ns() - self._started_ns) / 1e9, "torch": _torch_threads()}
         if (cuda := cuda_in_use()) is not None:
             changes["machine"] = {"gpu": cuda.get_device_name()}
@@ -144,9 +144,10 @@ class Session:
         except (OSError, ValueError) as error:
             if not failure:
                 notice(f"could not complete {self.path}: {error}")
-            return
+            return False
         if self.announced_as:
             hot_path.note_exit_code(os.fsencode(file), position)
+        return True
 
     def abandon(self) -> None:
         """In a forked child: forget the parent's recorder without touching its files."""

@@ -18,7 +18,7 @@ from hotloop.spans.hot_path import Place
 MAX_STACKS = 20_000
 MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
-TRAINING = tuple(os.path.join(_PACKAGE, name, "") for name in ("pipelines", "envs", "collect", "replay", "learn"))
+TRAINING = os.path.join(_PACKAGE, "training", "")
 """hotloop's own code that trains, not that which records. Where nobody else's is at work, it is what is looked at."""
 STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "record", "script.py")
 """What is outside of these is how hotloop was started."""

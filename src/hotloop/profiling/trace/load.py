@@ -29,6 +29,8 @@ from hotloop.profiling.trace.reading.run_files import (
     read_record,
 )
 
+LONG_ENOUGH_S = 2.0
+"""A recording this long has written something: the recorder writes every second."""
 STARVED = 0.1
 """Share of the time without a core from which on speeds are not the loop's own."""
 LEAST_SECONDS = 3
@@ -88,6 +90,8 @@ def _why_empty(manifest: Manifest) -> str:
         return f"the run ended before --after {manifest.options.after_steps} environment steps; ask for fewer"
     if manifest.options and manifest.options.after_s:
         return f"the run ended before --after {manifest.options.after_s:g}s; ask for less, or run it for longer"
+    if manifest.seconds is not None and manifest.seconds > LONG_ENOUGH_S:
+        return f"the files of its {manifest.seconds:.0f} s are missing; record it again"
     return "the run ended before its first second; record it for longer"
 
 

@@ -37,6 +37,11 @@ class RunInfo:
     size_bytes: int
     manifest: Manifest
 
+    @property
+    def complete(self) -> bool:
+        """Whether the recorder went on until the script ended, as far as the manifest says."""
+        return not self.manifest.recorder_failed
+
 
 def info(path: Path) -> RunInfo:
     """Return what is known of one run."""

@@ -243,7 +243,11 @@ class ImportWatch:
 
         def exec_module(module: types.ModuleType) -> None:
             del loader.exec_module
-            run(module)
+            try:
+                run(module)
+            except BaseException as error:
+                hide_frame(error)
+                raise
             self._look(module)
 
         loader.exec_module = exec_module

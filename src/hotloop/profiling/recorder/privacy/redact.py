@@ -1,11 +1,12 @@
 """Keys, tokens and passwords are not written down: every text from the user passes here before it reaches a file.
 
-What is a secret is decided in `secret_names` (by the name of an option, variable or key) and in `secret_values` (by the
-form of the text itself). Lines of source code have rules of their own, in `secret_source`.
+What is a secret is decided in `names` (by the name of an option, variable or key) and in `values` (by the form of the
+text itself). Lines of source code have rules of their own, in `source`.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -19,6 +20,9 @@ _JOINED = re.compile(r"(?P<name>[-+~/]*[^\s=:\"'{}]+)(?P<sign>[=:]\s*)(?P<value>
 _NAME = re.compile(r"[-+~/]*[^\W\d][\w.\-]*")
 _OPTION = re.compile(r"-[A-Za-z]|--[A-Za-z]+\d*(?:[-_.][A-Za-z]+\d*|[-_.]\d+)*(?:=.*)?|--", re.DOTALL)
 _GLUED = re.compile(r"-[A-Za-z]")
+PASSWORD_OPTION = "-p"
+"""Of many clients. It may also be a port or a probability, so numbers are kept."""
+_GLUED_PASSWORD = re.compile(r"-p(?=\S*[A-Z\d@#$%!])(?=\S*[A-Za-z@#$%!])[^\s=\-]\S{4,}")
 _SHORT_OPTION = re.compile(r"-[a-z]+")
 BEFORE_VALUES = frozenset({"=", ":", "bearer", "basic", "token", "digest"})
 ACCOUNTS = frozenset({"u", "user", "username", "login", "account"})
@@ -47,8 +51,8 @@ def redacted_command(words: Sequence[str]) -> list[str]:
             continue
         shown.append(_redacted_word(word))
         name = word.rstrip("=:")
-        of_account = name.startswith("-") and name.lstrip("-") in ACCOUNTS
-        option, values = (name, 0) if _NAME.fullmatch(name) and (secrecy(name) or of_account) else ("", 0)
+        has_password = name == PASSWORD_OPTION or (name.startswith("-") and name.lstrip("-") in ACCOUNTS)
+        option, values = (name, 0) if _NAME.fullmatch(name) and (secrecy(name) or has_password) else ("", 0)
     return shown
 
 
@@ -85,6 +89,8 @@ def _is_value(word: str, values: int) -> bool:
 def _redacted_value_of(option: str, word: str) -> str:
     if word in ("=", ":"):
         return word
+    if option == PASSWORD_OPTION:
+        return HIDDEN if hides_value(Secrecy.LIKELY, word) else word
     if secrecy(option):
         return HIDDEN if hides(option, word) else word
     user, colon, password = word.partition(":")
@@ -94,11 +100,16 @@ def _redacted_value_of(option: str, word: str) -> str:
 def _redacted_word(word: str) -> str:
     if word[:1] in ("{", "["):
         try:
-            content = json.loads(word)
+            content, written = json.loads(word), json.dumps
         except ValueError:
-            return redacted_text(word)
+            try:
+                content, written = ast.literal_eval(word), repr
+            except (ValueError, SyntaxError, RecursionError, MemoryError):
+                return redacted_text(word)
         cleared = _redacted_under(Secrecy.NONE, content)
-        return word if cleared == content else json.dumps(cleared)
+        return word if cleared == content else written(cleared)
+    if _GLUED_PASSWORD.fullmatch(word):
+        return f"{PASSWORD_OPTION}{HIDDEN}"
     joined = _JOINED.fullmatch(word)
     if joined is None or joined["value"].startswith("//"):
         return redacted_text(word)
@@ -107,6 +118,8 @@ def _redacted_word(word: str) -> str:
     secret = next((each for each in (name, _GLUED.sub("", name)) if secrecy(each)), None)
     if secret is not None:
         return f"{name}{sign}{HIDDEN}" if value and hides(secret, value) else word
+    if name.startswith("-") and name.lstrip("-") in ACCOUNTS:
+        return f"{name}{sign}{_redacted_value_of(name, value)}"
     if sign[0] == "=" and _NAME.fullmatch(name):
         return f"{name}{sign}{_redacted_word(value)}"
     return redacted_text(word)

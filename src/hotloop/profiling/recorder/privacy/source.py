@@ -22,6 +22,10 @@ _NAMING = re.compile(r"-{0,2}[^\W\d][\w.\-]*")
 _OPENING = re.compile(rb"[A-Za-z]{0,2}(\"\"\"|'''|\"|')")
 _KEPT = re.compile(rb"\n[ \t]*|[\"']|[^\n\"']")
 _QUOTED = re.compile(r"\"\"\".*?(?:\"\"\"|$)|'''.*?(?:'''|$)|\"(?:\\.|[^\"\\])*\"?|'(?:\\.|[^'\\])*'?")
+ESCAPE = re.compile(rb"\\(.)", re.DOTALL)
+KNOWN_ESCAPES = frozenset(bytes([each]) for each in b"\n\r\\'\"abfnrtv01234567xNuU")
+_PLACEHOLDER = re.compile(r"([^\W\d][\w.\-]*)[\"']?\s*[=:]\s*[\"']?(?:%|\{)")
+"""The name before a place that `%` or `format` fills."""
 VALUE_KEYWORDS = frozenset({"default", "const", "value", "fallback"})
 
 JOINING = frozenset(string.punctuation + string.whitespace)
@@ -31,6 +35,11 @@ JOINING = frozenset(string.punctuation + string.whitespace)
 def redacted_source_line(file: str, line: int) -> str:
     """Return a line of a file with `*` for each byte of a secret; "" if it is not there."""
     return _source_of(file).line(line)
+
+
+def _without_invalid_escape(found: re.Match[bytes]) -> bytes:
+    """Replace the backslash of an escape that Python does not know; positions stay as they are."""
+    return found[0] if found[1] in KNOWN_ESCAPES else b"_" + found[1]
 
 
 @lru_cache(maxsize=8)
@@ -47,7 +56,8 @@ class Source:
         for line in self._raw.split(b"\n"):
             self._starts.append(self._starts[-1] + len(line) + 1)
         try:
-            self._tree = ast.parse(self._raw)
+            # The parser would warn of invalid escapes once more, and a script may turn warnings into errors.
+            self._tree = ast.parse(ESCAPE.sub(_without_invalid_escape, self._raw))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
 
@@ -192,6 +202,11 @@ def _named_values(node: ast.AST) -> Iterator[tuple[list[str], ast.AST | None]]:
         case ast.Compare(left=left, comparators=others):
             sides = [left, *others]
             yield from (([_name(other) for other in sides if other is not side], side) for side in sides)
+        case ast.BinOp(left=ast.Constant(value=str(template)), op=ast.Mod(), right=values):
+            yield _PLACEHOLDER.findall(template), values
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(template)), attr="format")):
+            names = _PLACEHOLDER.findall(template)
+            yield from ((names, value) for value in [*node.args, *(each.value for each in node.keywords)])
         case ast.Call():
             yield from _called(node)
         case ast.Tuple(elts=[key, value]) | ast.List(elts=[key, value]):

@@ -56,6 +56,12 @@ _CLAUSE = re.compile(r"[^,;&{}\[\]<>\n]+")
 _LINE = re.compile(r"[^\n]+")
 _OPTION = re.compile(r"(?<![\w\-])--?(?P<name>[A-Za-z][\w.\-]*)\s+(?P<value>(?!--)[^\s]+)")
 _SAID = re.compile(r"(?P<name>[^\W\d][\w\-]*)\s+(?:is\s+|was\s+)?(?P<quote>[\"'])(?P<value>.+?)(?P=quote)")
+_LOGIN = re.compile(
+    r"(?<!\S)(?:-u|--user)[ =]?[\w.+\-@]+:(?P<of_user>\S+)|\blogin\s+\S+\s+password\s+(?P<of_netrc>\S+)"
+)
+_CLIENT = re.compile(
+    r"\b(?:mysql\w*|mariadb\w*|sshpass|mongo\w*|docker login)\b[^|;&\n]*?\s-p\s?(?P<password>[^\s\-]\S*)"
+)
 _HEX = re.compile(r"(?<![\w/])(?=\d*[a-fA-F])[0-9a-fA-F]{32,}(?![\w/]|\.\w)")
 _TOKEN = re.compile(r"[A-Za-z0-9+/_=\-.]{20,}")
 _RUN = re.compile(r"[A-Za-z0-9]{16,}")
@@ -82,7 +88,7 @@ def secret_spans(text: str) -> tuple[Span, ...]:
         found |= {*_in_urls(text)}
     if _SIGN.search(text):
         found |= {*_named(text)}
-    found |= {*_in_headers(text)}
+    found |= {*_in_headers(text), *_in_commands(text)}
     merged: list[Span] = []
     for start, end in sorted(found):
         if start < end and merged and start <= merged[-1][1]:
@@ -147,6 +153,13 @@ def _named(text: str) -> Iterator[Span]:
             certain = pattern is _OPTION or secrecy(match["name"]) is Secrecy.CERTAIN
             if certain and hides(match["name"], match["value"]):
                 yield match.span("value")
+
+
+def _in_commands(text: str) -> Iterator[Span]:
+    """Find the passwords that well-known programs take on their command line, and those of a netrc file."""
+    for match in _LOGIN.finditer(text):
+        yield match.span("of_user" if match["of_user"] else "of_netrc")
+    yield from (match.span("password") for match in _CLIENT.finditer(text))
 
 
 def _end_of_value(text: str, start: int, end: int, name: str, level: Secrecy) -> int:

@@ -14,9 +14,9 @@ import numpy as np
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, sum_by
 from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.thinning import LEAST_TIMED
 from hotloop.profiling.trace.model import Thread
 from hotloop.profiling.trace.reading.names import NodeName, code_of
-from hotloop.profiling.trace.build.thinning import LEAST_TIMED
 
 Known = Mapping[int, NodeName]
 Sums = dict[int, tuple[int, int, int]]

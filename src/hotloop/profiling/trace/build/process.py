@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.counters import COUNTERS
-from hotloop.phases import Phase
 from hotloop.hook_kinds import Hook
-from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
+from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, none_of, of_thread, of_windows, sum_by
-from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
 from hotloop.profiling.trace.build.evaluation import APART, PREFIX, counted_apart, mark
-from hotloop.profiling.trace.reading.open_files import Budget
 from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
-from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
-from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, code_of, steps_up
 from hotloop.profiling.trace.build.over_time import phases_by_window
-from hotloop.profiling.trace.reading.run_files import ProcessParts
+from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
 from hotloop.profiling.trace.build.thinning import Scale, call_scales, scales
+from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
+from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
+from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, code_of, steps_up
+from hotloop.profiling.trace.reading.open_files import Budget
+from hotloop.profiling.trace.reading.run_files import ProcessParts
 
 WRAPPERS = ("wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns")
 """What a process's state calls the cost of each kind of wrapper, in the order of `Hook`."""

@@ -17,7 +17,8 @@ def layer_flops(layer: Any, out: Any) -> int:
     """Return the FLOPs of one call of a Linear or convolution layer, from its output; 0 for any other."""
     try:
         shape = getattr(out, "shape", None)
-        if shape is None:
+        # While torch.jit traces, sizes are tensors: whatever is computed with them is traced, too.
+        if shape is None or not all(type(size) is int for size in shape):
             return 0
         inputs = getattr(layer, "in_features", None)
         if inputs is not None and class_name(type(layer)).endswith("Linear"):

@@ -1,0 +1,1 @@
+raise OSError("libcudart.so.12: cannot open shared object file")
