@@ -84,6 +84,7 @@ check: $(VENV)/.stamp-dev
 	$(BIN)/ruff check .
 	$(BIN)/pyright
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python docs/make_rules.py --check
 	@find src -name '*.py' -exec awk 'END { if (NR > $(MAX_FILE_LINES)) { \
 		print FILENAME ": " NR " lines, more than $(MAX_FILE_LINES); split it by subject"; exit 1 } }' {} \; \
 		| { ! grep . ; }

@@ -9,7 +9,7 @@ from pathlib import Path
 from hotloop.profiling.diagnosis.rules import RULES
 
 ROOT = Path(__file__).parents[2]
-NAMES = {find.__module__.rpartition(".")[2] for find in RULES}
+NAMES = {rule.__name__.rpartition(".")[2] for rule in RULES}
 WITHOUT_A_CASE = {"small_device"}
 """It needs a GPU."""
 

@@ -25,5 +25,5 @@ def explain(trace: Trace, top: int | None = None) -> list[Finding]:
     loop = study(trace)
     if loop.wall_ns <= 0:
         return []
-    findings = settle(loop, [cause for find in RULES for cause in find(loop)])
+    findings = settle(loop, [cause for rule in RULES for cause in rule.find(loop)])
     return findings if top is None else findings[:top]

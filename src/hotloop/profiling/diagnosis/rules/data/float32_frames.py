@@ -1,7 +1,20 @@
-"""float32_frames: replay keeps image observations as float32, or the same frame several times over.
+"""Replay keeps image observations as float32, or the same frame several times over.
 
-A uint8 frame kept once is a quarter of the bytes of a float32 one, and a thirtieth where stacks of
-observation and next observation share frames. Copying, page faults and cache misses go with the bytes.
+**Cause.** Image observations are kept as float32, or the same frame is kept many times: in each stack it is part of,
+and again in the next observation.
+
+**Seen by.** The bytes given to replay for each environment step: more than 100 kB. (Two uint8 stacks of 4×84×84 are
+56 kB; in float32 they are 226 kB; one uint8 frame is 7 kB.) The time claimed is that of storing and sampling.
+
+**Cure.**
+```python
+self.frames = np.zeros((capacity, 84, 84), np.uint8)  # one frame a step, no next_obs
+window = i[:, None] + np.arange(-3, 2)  # 4 frames of obs, shifted by 1: next_obs
+batch = torch.from_numpy(self.frames[window])  # [B, 5, 84, 84] uint8
+obs, next_obs = batch[:, :4], batch[:, 1:]  # views; / 255 in the network
+```
+
+**Residual.** 10 % (4 to 35 %): a window of five uint8 frames is 5/32 of the bytes of two float32 stacks of four.
 """
 
 from __future__ import annotations

@@ -1,6 +1,19 @@
-"""frame_stack_churn: every step makes new tensors of the same frames, converts and stacks them again.
+"""Every step makes new tensors of the same frames, converts and stacks them again.
 
-A stack of k frames shares k - 1 with the last one. Written once into a ring as uint8, a stack is a view.
+**Cause.** Each step makes new tensors of the same frames, converts them to float and stacks them again.
+
+**Seen by.** Time on lines with `torch.stack`, `torch.as_tensor`, `np.stack`, `np.concatenate`, `.permute`, `/ 255`,
+`.float()` outside of learning: at least 150 µs an environment step (small observations take some microseconds).
+
+**Cure.**
+```python
+self.ring = np.zeros((2 * K, H, W), np.uint8)  # grey; written twice: a stack is contiguous
+self.ring[self.at] = self.ring[self.at + K] = grey(frame)
+self.at = (self.at + 1) % K
+obs = torch.from_numpy(self.ring[self.at : self.at + K])  # no copy; .float() / 255 inside the network
+```
+
+**Residual.** 18 % (5 to 35 %): one new frame is still converted, and the stack handed out.
 """
 
 from __future__ import annotations

@@ -1,7 +1,20 @@
-"""growing_array: an array grows by a row at a time, and each time all of it is copied.
+"""An array grows by a row at a time, and each time all of it is copied.
 
-`x = np.append(x, v)` and `x = torch.cat([x, row])` allocate a new array and copy the old one, so that n rows
-cost n²/2 copies. A row written into an array of the final size is copied once.
+**Cause.** `x = np.append(x, v)`, `x = torch.cat([x, row])`: a new array is allocated and all of the old one copied,
+for each row.
+
+**Seen by.** Time on lines that give a name the concatenation of itself and something else. Joining along another
+axis, as networks do, and windows (`x[1:]`) do not grow and are not meant.
+
+**Cure.**
+```python
+self.states = torch.zeros(length, num_envs, *shape)  # once
+self.states[self.size] = states  # each step: one row
+self.size += 1
+rows.append(row)  # or a list, where the length is not known, and one torch.stack(rows) at the end
+```
+
+**Residual.** 3 µs for each row and line: a row written into a tensor (0.6 µs in numpy).
 """
 
 from __future__ import annotations

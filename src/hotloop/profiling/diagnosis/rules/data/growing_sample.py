@@ -1,7 +1,24 @@
-"""growing_sample: drawing a batch costs more the fuller the buffer is.
+"""Drawing a batch costs more the fuller the buffer is.
 
-A batch of k needs k random numbers. A permutation of all indices, a sum over all priorities, a search for the
-ends of all episodes, or an index into a deque takes time with the size of the buffer instead.
+**Cause.** Choosing a batch looks at the whole buffer: all indices are shuffled to take a few of them, all priorities
+are summed, all episodes searched for places where a slice fits, or items of a deque are taken by index.
+
+**Seen by.** Time, while sampling, on lines that call `np.random.choice(..., replace=False)`, `randperm(n)[:k]`,
+`choice(..., p=...)`, `multinomial`, `flatnonzero`, `sum`, `sorted`, `.copy()`... and that take three times as long a
+batch as drawing well would. The same calls on a batch are cheap and are not meant. A deque is known by
+`random.sample`: taking an item costs 1.4 times as much as drawing its number in a list, six times in a deque of
+100,000, thirty times in one of a million. Where sampling grew during the recording, the evidence says by how much.
+
+**Cure.**
+```python
+i = np.random.randint(0, self.size, batch_size)  # with replacement: 128 of 500,000 hardly ever meet
+self.fits[self.num_fits : self.num_fits + n] = starts  # what can be drawn is noted when it is stored
+i = self.tree.find(np.random.rand(k) * self.tree.total)  # priorities: a sum tree, O(log n)
+self.memory[self.at] = item  # a list as a ring; a deque walks to its middle
+```
+
+**Residual.** 10 µs a batch for random numbers, 20 µs for an index that is kept up to date, 200 µs for a sum tree in
+numpy. Below some 20,000 entries a plain sum over priorities is as fast as the tree, and nothing is said.
 """
 
 from __future__ import annotations

@@ -1,7 +1,21 @@
-"""host_sync: an update fetches many single values from tensors into Python.
+"""An update fetches many single values from tensors into Python.
 
-Each `.item()` enters the library for one number; on a GPU it also waits until all work before it is done.
-Kept as tensors, metrics are fetched once for many updates.
+**Cause.** An update fetches many single values from tensors: priorities in a loop, a norm for each parameter,
+metrics.
+
+**Seen by.** More than 5 values fetched for each update and step, and time on lines with `.item()`, `.tolist()`,
+`.cpu()`, `.numpy()`, `float(...)` while learning.
+
+**Cure.**
+```python
+priorities[i] = td_error.detach().abs()  # all at once, no loop, no .item()
+losses.append(loss.detach())
+if update % 100 == 0:
+    log(torch.stack(losses).mean().item())  # host sync
+    losses.clear()
+```
+
+**Residual.** 10 % (2 to 30 %).
 """
 
 from __future__ import annotations

@@ -1,7 +1,22 @@
-"""item_push: the transitions of a vector step are stored one by one, fetched with .item(), .cpu(), .numpy().
+"""The transitions of a vector step are stored one by one, fetched with .item(), .cpu(), .numpy().
 
-The interpreter and the tensor library are entered several times for every environment; on a GPU each fetch
-waits for the device. One batched copy per vector step does the same work.
+**Cause.** The transitions of a vector step are stored one environment at a time, each value fetched with `.item()`,
+`.cpu()` or `.numpy()`.
+
+**Seen by.** With four environments or more: store calls for each vector step, at least half as many as environments.
+The time claimed is that of storing and of the lines that fetch. Where no store calls are seen (transitions kept in a
+plain list), values fetched for each vector step, at least half as many, and the lines that fetch them.
+
+**Cure.**
+```python
+at = (self.position + np.arange(n)) % self.capacity
+self.states[at] = states.cpu().numpy()
+self.actions[at] = actions.cpu().numpy()
+self.rewards[at] = rewards.cpu().numpy()
+self.position = (self.position + n) % self.capacity
+```
+
+**Residual.** 60 µs a vector step: ten array calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,22 @@
-"""list_batch: a batch is built from a Python list of arrays, list → numpy → torch, each time it is sampled.
+"""A batch is built from a Python list of arrays, list → numpy → torch, each time it is sampled.
 
-Every transition is visited by the interpreter and every byte is copied two or three times into fresh memory.
-A gather by index from one preallocated array moves the same bytes once.
+**Cause.** Replay is a Python list or deque of transitions, and each batch goes list → numpy → torch. Every
+transition is touched by the interpreter, and every byte is copied two or three times into fresh memory.
+
+**Seen by.** Time, outside of acting and stepping, on lines that make an array out of a list: `np.array(x)`,
+`np.stack(...)`, `torch.FloatTensor(...)`, `torch.tensor(...)` without an index into a whole array. The evidence is
+the bytes of a batch, the time it takes, and how far that is from the machine's measured copy speed.
+
+**Cure.**
+```python
+self.obs = np.zeros((capacity, *shape), np.uint8)  # once; one array a field
+self.obs[self.at] = obs  # add
+i = np.random.randint(0, self.size, batch_size)  # sample
+obs = torch.from_numpy(self.obs[i]).float().div_(255)  # one gather, one conversion
+```
+
+**Residual.** 25 µs a batch for five indexing calls, plus one and a half times the batch's bytes at the measured copy
+speed; where transitions are heavier than 100 kB, the bytes of a window of uint8 frames (5/32).
 """
 
 from __future__ import annotations

@@ -1,7 +1,23 @@
-"""heavy_sync_env: environments heavy enough for processes are stepped one after the other while cores are idle.
+"""Environments heavy enough for processes are stepped one after the other while cores are idle.
 
-A message to a process and back costs about a tenth of a millisecond. An environment that takes several times
-that is worth a process of its own, as long as there are cores that nobody uses.
+**Cause.** The reverse: a step takes a millisecond or more, and all environments are stepped one after the other in
+one process while other cores have nothing to do. `make_vec_env` of Stable-Baselines3 and `SyncVectorEnv` do this
+unless told otherwise.
+
+**Seen by.** Single environments below a vector environment in the main thread, at least 300 µs of processor time a
+step, two environments or more, and at least 0.7 cores that no process of the run uses. A vector environment written
+for arrays is not meant.
+
+**Cure.**
+```python
+env = make_vec_env(make_env, n_envs=n, vec_env_cls=SubprocVecEnv)  # SB3
+env = gym.vector.AsyncVectorEnv([make_env] * n)  # Gymnasium; in both, guard the script by __name__
+os.environ["OMP_NUM_THREADS"] = "1"  # before numpy is imported, or each worker takes all cores
+```
+
+**Residual.** One part for each process that finds a core, a tenth more because a vector step ends with its slowest
+environment, and 60 µs of messages a step. It gives way to rules that make the environment itself faster, which is
+worth more.
 """
 
 from __future__ import annotations

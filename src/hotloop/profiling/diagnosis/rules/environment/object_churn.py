@@ -1,7 +1,26 @@
-"""object_churn: a step makes many small objects, and asks for attributes by name or by type.
+"""A step makes many small objects, and asks for attributes by name or by type.
 
-`getattr` with a name takes 50 ns, an object of three fields 500 ns to make and 800 ns to find in a set, `__getattr__`
-1500 ns; an item of a tuple takes 20 ns and an integer 30 ns to find. Tuples and arrays compare and copy at once.
+**Cause.** A step makes many small objects, compares and hashes them, and reads attributes by name. Here `getattr`
+with a name takes 50 ns, `isinstance` 30 ns, an object of three fields with an assertion 500 ns to make and 800 ns to
+find in a set, a `__getattr__` 1500 ns. Study 002 has twenty `getattr`, forty `isinstance` and thirty such objects a
+step.
+
+**Seen by.** Time of your own code outside of learning, 10 µs an environment step or more, on lines with `getattr`,
+`hasattr`, `isinstance`..., in methods such as `__init__`, `__eq__`, `__hash__`, `__getattr__`, and in the parts of
+the standard library that objects run through (`functools`, `enum`, `copy`, `dataclasses`). Functions that exist for
+it are claimed with it. All of it together must be 15 % of the loop. Without the accelerator, plain Python is seen
+only where it runs for more than 5 ms on end.
+
+**Cure.**
+```python
+before, after = state[:20], tuple(ram[16:36])  # one slice instead of twenty getattr(state, name)
+if before != after:  # compared at once; what changed is looked for only if something did
+    changed = [i for i in range(20) if before[i] != after[i]]
+place = (room * ROWS + y) * COLUMNS + x  # a number instead of an object with __eq__ and __hash__
+```
+
+**Residual.** 15 % (5 to 40 %): 20 ns instead of 50 for an attribute, 50 ns instead of 1300 for an object made and
+looked up.
 """
 
 from __future__ import annotations

@@ -1,7 +1,24 @@
-"""python_loop: features or searches are computed by Python loops, environment by environment, cell by cell.
+"""Features or searches are computed by Python loops, environment by environment, cell by cell.
 
-The interpreter spends some 50 ns on the smallest operation; a kernel does it in one. What gives a loop away
-is time spent on lines that vectorised code spends none on: `for`, `while`, `if`, queue and set operations.
+**Cause.** Features or a search (flood fill, breadth-first search) run as Python loops over environments and cells.
+
+**Seen by.** Functions of your own that spend a quarter or more of their time on lines on which vectorised code spends
+none: `for`, `while`, `if`, `append`, `popleft`, `len(...)`. In the environment, or just before or after its step;
+either a search, or a loop with four environments or more; at least 5 µs an environment step.
+
+**Cure.**
+```python
+@numba.njit(cache=True)
+def reachable(blocked, starts, out):  # [N, H, W] bool, [N, 2] int, [N] int
+    for n in range(len(starts)):  # same loops, machine speed
+        ...
+
+
+reachable(boards, heads, features[:, 10])  # one call a vector step
+```
+
+**Residual.** 3 % (1 to 10 %): a compiled loop is some 30 times faster. Callers that exist only for the loop are
+claimed with it.
 """
 
 from __future__ import annotations

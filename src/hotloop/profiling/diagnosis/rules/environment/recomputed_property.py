@@ -1,8 +1,21 @@
-"""recomputed_property: the same value is computed again at every access, from many places, many times a step.
+"""The same value is computed again at every access, from many places, many times a step.
 
-An attribute access that runs Python code is a property: the caller's line says `.name` without a call.
-Methods without arguments that are called from several places are the same thing with brackets. A cached
-property is never seen this way, for the frame above its code is not the user's.
+**Cause.** A property, or a method without arguments, computes the same value again at each access, many times a step.
+
+**Seen by.** Functions of your own, outside of learning, entered from a line that says `.name` (a property, read from
+two places or more) or `.name()` (three or more). A `cached_property` is not seen this way.
+
+**Cure.**
+```python
+@functools.cached_property  # was @property; the state does not change after it is made
+def full_location(self): ...
+
+
+self.is_loaded = bool(np.isin(tiles, WALKABLE).any())  # once, where the object is made
+```
+
+**Residual.** One computation for all reads of a step. Reads are estimated from the time of each line that reads: an
+ordinary line reads once, a line in a loop more often.
 """
 
 from __future__ import annotations

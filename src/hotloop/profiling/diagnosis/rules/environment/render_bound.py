@@ -1,7 +1,20 @@
-"""render_bound: most of an environment's step goes into drawing a picture.
+"""Most of an environment's step goes into drawing a picture.
 
-General drawing libraries draw large and shrink, anti-alias, and draw again what did not change. Drawing at
-the size the agent sees, from a cached background, takes little more than writing the pixels.
+**Cause.** Most of an environment step is drawing a picture: large, anti-aliased, shrunk afterwards, and drawn again
+although most of it did not change.
+
+**Seen by.** Time in `render`, in functions that draw, in PIL, pygame, OpenCV or matplotlib: at least 30 % of the
+environment's time and at least 200 µs an environment step.
+
+**Cure.**
+```python
+self.background = self._draw_board()  # once an episode, [128, 128, 3] uint8
+frame = self.background.copy()
+for y, x, sprite, mask in self.moving():  # small precomputed sprites
+    np.copyto(frame[y : y + S, x : x + S], sprite, where=mask)
+```
+
+**Residual.** 100 µs an environment step (33 to 300 µs): some tens of array operations.
 """
 
 from __future__ import annotations

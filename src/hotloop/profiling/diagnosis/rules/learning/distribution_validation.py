@@ -1,7 +1,20 @@
-"""distribution_validation: torch.distributions checks its arguments and samples at every step and update.
+"""Torch.distributions checks its arguments and samples at every step and update.
 
-Each check compares whole tensors, reduces the result and reads it back: some 20 to 60 µs a distribution, and
-on a GPU a wait. It is on unless Python runs with -O, and finds nothing in code that already trains.
+**Cause.** `torch.distributions` checks its arguments when a distribution is made, and each sample given to
+`log_prob`: it compares all numbers, reduces and reads the result back. Making a Normal, sampling and taking the log
+probability and entropy of 32 × 4 actions takes 187 µs with the checks and 73 µs without; a Categorical 283 and 110
+µs. On a GPU each check also waits for the device.
+
+**Seen by.** Stacks inside `Distribution.__init__`, `_validate_sample` or a constraint's `check`.
+
+**Cure.**
+```python
+torch.distributions.Distribution.set_default_validate_args(False)  # a call: assigning to it does nothing
+dist = Normal(mean, std, validate_args=False)
+```
+
+**Residual.** 3 % (0 to 10 %). Keep the checks while a script is being written: a NaN in the policy is found where it
+arises.
 """
 
 from __future__ import annotations

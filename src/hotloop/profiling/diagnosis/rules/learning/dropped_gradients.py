@@ -1,7 +1,24 @@
-"""dropped_gradients: a backward computes gradients of weights that are zeroed before any optimiser takes them.
+"""A backward computes gradients of weights that are zeroed before any optimiser takes them.
 
-An actor learns through its critics: of these, only the way to the actions is needed, not the gradients of their
-weights, which are half of the arithmetic of a backward pass.
+**Cause.** A loss goes through networks that it does not train, and leaves gradients in their weights, which are
+zeroed before their optimiser steps again. So it is with an actor that learns through its critics: the way to the
+actions is needed, the gradients of the critics' weights are not, and they are half of the arithmetic of that
+backward. In visual SAC, where the critics' encoders need no backward at all for the actor, leaving it out made 727 ms
+of an update's 905.
+
+**Seen by.** One in seventeen steps of an optimiser is followed: were its gradients written again between its step and
+the next `zero_grad`? Parameters that two optimisers share, and what a closure zeroes within a step, are not judged.
+The line is that of the backward which wrote them.
+
+**Cure.**
+```python
+actor_loss.backward(inputs=list(actor.parameters()))  # none are computed for the critics
+critics.requires_grad_(False)  # or so: before the actor's loss is computed, and True again after its backward
+```
+
+**Residual.** Backward passes without half of what the dropped gradients are of all gradients, by number of weights
+(0.4 to 1.6 times that): convolutions do more arithmetic a weight than linear layers, and small layers are bound by
+their calls.
 """
 
 from __future__ import annotations

@@ -1,7 +1,26 @@
-"""python_returns: returns or advantages are computed step by step, environment by environment, in Python.
+"""Returns or advantages are computed step by step, environment by environment, in Python.
 
-A recurrence over time needs a loop, but not an interpreted one: a few array operations a step cost 3 µs each as
-small tensors and 1 µs as numpy scalars, where a compiled loop takes a nanosecond.
+**Cause.** Returns or advantages are computed in an interpreted loop over time. With tensor elements a step and
+environment costs some 20 to 40 µs, with numpy scalars 1 µs, compiled a nanosecond.
+
+**Seen by.** A line of your own that carries a discounted value on (`R = r + gamma * R`), below a loop that goes
+backwards, or beside a temporal difference or `insert(0, ...)`; at least 1 µs an environment step, so that a loop over
+time with all environments in one array is left alone where there are many.
+
+**Cure.**
+```python
+@numba.njit(cache=True)
+def gae(rewards, values, dones, gamma, lam, out):  # [T, N] float32; values [T + 1, N]
+    for n in range(rewards.shape[1]):
+        running = 0.0
+        for t in range(rewards.shape[0] - 1, -1, -1):
+            alive = 1.0 - dones[t, n]
+            delta = rewards[t, n] + gamma * values[t + 1, n] * alive - values[t, n]
+            running = delta + gamma * lam * alive * running
+            out[t, n] = running
+```
+
+**Residual.** 2 % (0 to 8 %).
 """
 
 from __future__ import annotations

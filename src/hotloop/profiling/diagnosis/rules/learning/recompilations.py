@@ -1,7 +1,22 @@
-"""recompilations: torch.compile compiles the same function again and again while the agent trains.
+"""Torch.compile compiles the same function again and again while the agent trains.
 
-Compiled code holds for the shapes and Python values it was made with. Batches of a new length each time, or a
-number kept in an attribute that changes, make it compile anew, up to a limit; then it runs uncompiled.
+**Cause.** Compiled code holds for the shapes and Python values it was made with. A batch of another length each time,
+compiled with `dynamic=False`, or a number in an attribute that changes, makes torch.compile begin again, up to eight
+times; then it runs the function uncompiled. Raising the limit makes it go on for longer: here 50 ms for a loss of two
+layers without code generation, and many seconds with it.
+
+**Seen by.** Compilations counted as torch announces them, three or more of code that had been compiled before; the
+time is that of stacks inside the compiler. First compilations are not counted.
+
+**Cure.**
+```python
+loss = torch.compile(loss_of, dynamic=True)  # lengths that vary: compiled once for all
+batch = batch[: len(batch) // 64 * 64]  # or few fixed lengths
+loss(batch, torch.tensor(coefficient))  # a number that changes goes in as a tensor
+```
+`TORCH_LOGS=recompiles` says what had changed.
+
+**Residual.** The first compilations' part of the time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,26 @@
-"""slow_optimiser: the optimiser visits many small tensors one after the other in Python.
+"""The optimiser visits many small tensors one after the other in Python.
 
-Adam makes some dozen small operations for each tensor, 35 µs in all, however few numbers it holds. The fused form
-does all of it in one call for all tensors, with the same result to rounding. Torch's default on the CPU is the loop.
+**Cause.** The optimiser visits its tensors one after the other, a dozen small operations each. On the CPU that is
+what `torch.optim.Adam(...)` does unless told otherwise. Measured with torch 2.13 on one core, a step of Adam:
+
+| tensors | numbers in each | default | `foreach=True` | `fused=True` |
+|---|---|---|---|---|
+| 6 | 64 × 64 | 194 to 359 µs | 245 µs | 76 µs |
+| 20 | 64 × 64 | 638 µs | 440 µs | 144 µs |
+| 40 | 16 × 16 | 1415 µs | 862 µs | 281 µs |
+| 20 | 256 × 256 | 1991 µs | 2091 µs | 766 µs |
+
+**Seen by.** Tensors visited by a step whose optimiser is neither fused nor foreach, counted when it steps: 24 or
+more. (With fewer a step is below a millisecond; `fused=True` is three times faster there too, and worth a word.)
+
+**Cure.**
+```python
+optimizer = torch.optim.Adam(network.parameters(), lr=3e-4, fused=True)
+optimizer = torch.optim.RMSprop(network.parameters(), foreach=True)  # those without a fused form
+```
+
+**Residual.** 7 µs a tensor and 28 bytes a number at twice the machine's copy speed (0.6 to 1.8 times that). Results
+are the same to rounding. Large tensors are bound by memory and gain nothing.
 """
 
 from __future__ import annotations

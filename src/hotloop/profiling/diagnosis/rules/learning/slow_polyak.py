@@ -1,7 +1,21 @@
-"""slow_polyak: target networks follow parameter by parameter, in a Python loop.
+"""Target networks follow parameter by parameter, in a Python loop.
 
-Each tensor costs two or three small operations and the walk through the modules to find it: 6 to 20 µs. One
-foreach call does it for all tensors at 1 to 2 µs each.
+**Cause.** A target network follows in a loop over pairs of parameters. Each pair costs 6 µs with `lerp_`, 8 with `mul_`
+and `add_`, 15 to 20 with new tensors (`tau * p + (1 - tau) * q`), and the walk through the modules.
+
+**Seen by.** A function of your own with both a line that zips the parameters of two networks and one that writes in
+place (`copy_`, `lerp_`, `mul_`, `add_`).
+
+**Cure.**
+```python
+self.online = list(self.critic.parameters())  # once
+self.slow = list(self.target.parameters())
+with torch.no_grad():
+    torch._foreach_lerp_(self.slow, self.online, tau)  # slow += tau * (online - slow)
+```
+
+**Residual.** A sixth (half to twice that): 1.5 µs a tensor instead of 9. The walk over lists is made once. The leading
+underscore means that torch may change the name; its optimisers rest on it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,24 @@
-"""wasted_gradients: forward passes record a graph for a backward that never comes.
+"""Forward passes record a graph for a backward that never comes.
 
-Acting and computing targets need no gradients. With gradients on, each operation makes a node, keeps its inputs
-and frees all of it unused a moment later.
+**Cause.** Networks are called with gradients on where no backward follows: for acting, for targets, for planning.
+Each operation then makes a node, keeps its inputs and frees both a moment later: 1.1 µs a node, measured in
+perceptrons, LSTM cells and transformers alike (0.9 to 1.4). A perceptron of three layers has 11 nodes, sixteen steps
+of an LSTM cell have 260. `.detach()` comes too late, for the graph has been built by then.
+
+**Seen by.** One in sixteen forward passes at a place in the code is followed: has a backward gone through its graph,
+or was it freed unused? At least five followed and nine in ten unused. A graph that is kept for a later backward
+(REINFORCE, A2C) is not judged until it is used or freed.
+
+**Cure.**
+```python
+with torch.no_grad():  # or @torch.inference_mode() on act()
+    actions = policy(obs).argmax(1)
+with torch.no_grad():
+    target = rewards + gamma * (1 - dones) * target_network(next_obs).amax(1)
+```
+
+**Residual.** The time of the calls without 1.1 µs a node (0.7 to 2). Memory that is kept for the graph comes on top
+and is not predicted. Feed-forward networks gain 15 to 25 % of the call, recurrent ones a third.
 """
 
 from __future__ import annotations

@@ -1,7 +1,18 @@
-"""checkpoint_stall: training stands still while a model or a replay buffer is saved, too often.
+"""Training stands still while a model or a replay buffer is saved, too often.
 
-Saving serialises every tensor and writes it to disk; the loop waits for all of it. A checkpoint protects only
-what was learned since the last one, so that one in some minutes is enough.
+**Cause.** The loop waits while networks, optimisers or the replay buffer are pickled and written, and does so often.
+
+**Seen by.** Time in `torch.save`, `pickle.dump`, `np.save`, safetensors, SB3's `save`: more than 1 % of the loop, at
+least three saves in the recording. The evidence says how often, and how long the longest took.
+
+**Cure.**
+```python
+if time.monotonic() - saved_at > 300:  # by the clock: what is at stake is five minutes of work
+    torch.save(agent.state_dict(), path)  # weights; the replay buffer once at the end
+    saved_at = time.monotonic()
+```
+
+**Residual.** Saves that take 1 % of the time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,44 @@
-"""drift: a place in the loop costs more and more a call, because it goes through something that only grows.
+"""A place in the loop costs more and more a call, because it goes through something that only grows.
 
-A history that is summed again, a list that is searched, a body that is scanned: each step pays for all steps before
-it. What gives it away is not that a place is slow but that it gets slower while the rest of the loop does not.
-Updates that begin, episodes that grow longer and a machine that slows down are told apart from it.
+**Cause.** Each step goes through something that only grows: a history that is summed again, a list that is searched,
+a body that is scanned. A step pays for all steps before it, so steps/s fall all through the run, and time grows with
+the square of the steps. A log of dictionaries summed twice took 1.4 ms a step in the first third of a run of 9,000
+steps, and 2.2 in the last.
+
+**Seen by.** The loop is cut into six stretches. A place whose calls take at least 1.5 times as long in the last third
+as in the first, *against the rest of the loop*, and rises nearly all the way (13 of 15 pairs of stretches in order).
+The rest shows what the machine did: if everything slows down alike, it is other programs or heat. Times are those of
+single calls, so more updates a step, or more resets, are no drift; nor is the time before the first updates compared,
+for that learning begins is a step.
+
+The report also splits the whole: time = episodes × steps an episode × cost of a step, of which only the last is a
+fault. Episodes that grow longer are what learning looks like: 5,000 episodes take far more than five times as long as
+1,024.
+
+**Cure.**
+```python
+self.total += reward  # a running sum, not sum(self.history)
+self.low, self.high = min(self.low, x), max(self.high, x)
+self.recent = deque(maxlen=100)  # not a list that is never cleared
+self.taken = set(body)  # cell in self.taken, not a scan of the body
+self.history.clear()  # in reset(), if it belongs to the episode
+```
+
+An optimiser that gets slower is another matter: it does the same work in every step, but with subnormal numbers.
+Adam's moments of weights that get no gradient (dead units, actions never taken) decay towards zero, and below 1e-38 a
+processor needs many times longer. In our own clean loop on pixels `Adam.step` went from 0.38 to 1.01 ms within ten
+seconds, and this rule found it:
+```python
+torch.set_flush_denormal(True)  # once, before training
+```
+
+**Residual.** What a call took when the loop began: a parabola through the six stretches, at step 0, not more than in
+the first stretch. The gain is for the recorded time; a longer run gains more. Recorded with `--after`, the begin is
+that of the recording, and the gain is understated.
+
+**Not meant.** Runs of fewer than seven windows; spans timed in fewer than five of the six stretches; a replay that is
+slower to gather from as it fills (caches), which grows less. Rules that name the cause (`growing_sample`,
+`growing_array`) come first.
 """
 
 from __future__ import annotations

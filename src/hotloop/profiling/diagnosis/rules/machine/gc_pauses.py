@@ -1,7 +1,21 @@
-"""gc_pauses: the garbage collector goes through millions of objects again and again.
+"""The garbage collector goes through millions of objects again and again.
 
-A full collection visits every list, dict, tuple and object that is alive: the libraries' own, some 100 ms for
-torch alone, and each transition kept as an object. The program stands still meanwhile.
+**Cause.** The garbage collector visits every container that is alive. With torch and Gymnasium imported that takes
+some 100 ms on one core here, before any transition is kept as an object; the program stands still meanwhile.
+
+**Seen by.** Calls of `gc.collect()` in the loop; or automatic collections that take 8 % of the loop or more, as the
+interpreter counts them. Python collects everything only when a quarter of all objects are new, so automatic pauses
+are long but rare: a stall of a second in an hour is no finding.
+
+**Cure.**
+```python
+gc.collect()
+gc.freeze()  # once, before the loop: what is there now is never visited again
+gc.collect(1)  # seldom, young objects only
+self.rewards = np.zeros(capacity, np.float32)  # one object, not a million
+```
+
+**Residual.** 1 % where the call can go (0 to 10 %), 15 % (2 to 50 %) of automatic pauses.
 """
 
 from __future__ import annotations

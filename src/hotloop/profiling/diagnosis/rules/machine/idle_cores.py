@@ -1,7 +1,20 @@
-"""idle_cores: torch is held to few threads although its network is large and cores are free.
+"""Torch is held to few threads although its network is large and cores are free.
 
-One thread is right for small networks and in workers. A large matrix product or convolution is divided among
-threads nearly without loss.
+**Cause.** `torch.set_num_threads(1)`, right for small networks, was copied into a script with a large one.
+
+**Seen by.** Torch's threads are fewer than the cores that are free; forward or backward passes of at least 500 MFLOP
+a call that reach a fifth of one core's measured peak. Smaller calls gain little from threads, and slower ones are not
+bound by arithmetic.
+
+**Cure.**
+```python
+torch.set_num_threads(n)  # the cores that the environments leave over; or leave the call out
+```
+
+**Residual.** Amdahl's law with nine tenths of a call divided among threads (six tenths to all).
+
+**Not meant.** Worker processes, which should keep one thread each, and networks whose update takes less than about a
+millisecond.
 """
 
 from __future__ import annotations

@@ -1,7 +1,22 @@
-"""logging_stall: the loop writes, prints or flushes at every step.
+"""The loop writes, prints or flushes at every step.
 
-A scalar for TensorBoard costs some 50 µs, a flush waits for the disk, a printed line for the terminal. A curve
-of a million points shows no more than one of ten thousand.
+**Cause.** Something is written, printed or flushed at every step or update. A scalar for TensorBoard takes some 50 µs
+here, a `flush` waits until a thread has written all of them, a line printed with `flush=True` waits for the terminal.
+
+**Seen by.** Time in `print`, `logging`, TensorBoard and W&B writers, progress bars, and on lines with `.flush()`,
+`.write(`, `writerow`, `open(..., "a")`; and how often it happens. Callbacks that write nothing are not meant, nor is
+logging that happens once in a hundred steps or less.
+
+**Cure.**
+```python
+self.sums += torch.stack([loss.detach(), q.detach()])  # each update
+if update % 100 == 0:
+    writer.add_scalar("loss", self.sums[0].item() / 100, update)  # the writer flushes every two minutes
+file = open(path, "a", buffering=1 << 20)  # once, before the loop
+```
+
+**Residual.** The present rate brought down to one round in a hundred steps. How often a plain line writes is not
+known, so that its interval is wide.
 """
 
 from __future__ import annotations

@@ -1,8 +1,27 @@
-"""memory_growth: memory grows without an end in sight, and will be full in hours; or the machine is paging already.
+"""Memory grows without an end in sight, and will be full in hours; or the machine is paging already.
 
-A tensor that is kept keeps the whole graph it was computed from, unless it is detached; lists, dicts and caches
-that are only added to do the same on a smaller scale. A replay buffer that fills up grows too, and is no leak: it
-takes the bytes given to it, or only comes to use what it had asked for when it was made.
+**Cause.** Something is kept that should be let go. A tensor keeps the graph it was computed from, with all inputs and
+activations, unless it is detached: 130 kB a step for a critic of two layers of 128 and 128 environments. Lists and
+dicts that are only added to do the same on a smaller scale. A detached scalar is small, but lies among large blocks
+that are freed and then cannot be joined again: in `values_keep_graphs`, acting without gradients and keeping scalar
+tensors still grew by 60 kB a step; keeping numbers did not grow.
+
+**Seen by.** Resident or device memory that grew by at least 48 MiB and 5 % over the recording, in its first half as
+well as in its second, at more than twice the rate at which bytes are given to replay, and would fill the machine
+within a day. At least 30 % of the growth must be newly asked for of the system: a replay buffer that was made whole,
+or that other processes write, comes into use as it fills, and is no leak. Or a hundred major page faults a second:
+then the machine is paging already. The line blamed is the busiest one that keeps something without detaching it,
+which is a hint and no proof: memory is read a few times a second, not at each line.
+
+**Cure.**
+```python
+with torch.no_grad():  # while acting
+    action, value = policy(obs)
+losses.append(loss.item())  # a number
+self.history = deque(maxlen=10_000)
+```
+
+**Residual.** None: it is listed with a gain of 1, because time is lost only once memory is full.
 """
 
 from __future__ import annotations

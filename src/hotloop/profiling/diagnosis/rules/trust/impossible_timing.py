@@ -1,7 +1,29 @@
-"""impossible_timing: a span, or a timing that the script prints, claims more a second than the machine can do.
+"""A span, or a timing that the script prints, claims more a second than the machine can do.
 
-Then the timer is wrong, not the machine fast: on a device, work goes on after the call returned. Such a
-number must not be used to decide what to optimise.
+**Cause.** A span claims more arithmetic, or more bytes moved, a second than the machine can do; or a timing that the
+script itself prints does. The timer is wrong, for instance because the device was still working when the clock was
+read.
+
+**Seen by.** Counted FLOP or transferred bytes, divided by the span's time, more than four times the machine's
+measured peak. With a GPU only a measured device peak can call a timing impossible.
+
+Of what the script prints (or logs): a timing such as `├─ conv1: 0.05 ms` whose name is that of a Linear or
+convolution layer, and in which the layer's arithmetic does not fit at four times the peak. Of layers of the same name
+those count whose module it is printed under ("Critic 1 forward"), of these and of their calls the smallest; and "0.00
+ms" may be 5 µs. The evidence says the time that was printed, the FLOP, what that would be a second, and the least
+that it must have taken. Where the convolutions take more of the loop than sampling does, that is said too, here and
+under `list_batch`.
+
+**Cure.** Do not use that number.
+```python
+torch.cuda.synchronize()
+start = time.perf_counter()
+loss = network(batch)
+torch.cuda.synchronize()
+seconds = time.perf_counter() - start
+```
+
+**Residual.** None: nothing is gained, so it is listed with a gain of 1 and does not compete with the others.
 """
 
 from __future__ import annotations

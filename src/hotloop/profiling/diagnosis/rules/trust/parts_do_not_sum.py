@@ -1,8 +1,29 @@
-"""parts_do_not_sum: the parts of the loop, as they are named, do not make up the whole.
+"""The parts of the loop, as they are named, do not make up the whole.
 
-Either a span contains what belongs to another phase (its total counts that time twice, and steps are counted
-by the wrong call), or much of the time lies in no span at all. Shares of such parts mislead. So do timings that
-the script prints itself, where the parts are far less than their whole.
+**Cause.** A span contains what belongs to another phase: a trainer with `reset` and `step(x)` looks like an
+environment to the hooks, and contains the real one and the updates; or a span named "env" lies around the whole
+iteration. Totals then count time twice, and environment steps are counted by the wrong call. Or much of the time lies
+in no span. Or the parts that the script itself prints are far less than the whole that it prints with them.
+
+**Seen by.** A tenth of the loop or more in updates inside an environment's span, or in an environment or updates
+inside acting, storing or sampling. Or 30 % of the loop outside of any span with nothing beside it that tells its
+phase; the lines seen there are named. Or, of what the script prints, two or more times indented under another (or
+printed beside a "total") that sum to less than half of it, on average over the last prints, at least three.
+
+**Cure.**
+```python
+def train_iteration(self, epochs): ...  # not step(): it is no environment
+
+
+with span("iteration"):  # a name that tells no phase is a container
+    with span("search"):  # what had no name
+        action = planner.search(state)
+```
+
+**Residual.** None: it says that shares mislead, and is listed with a gain of 1.
+
+**Not meant.** Networks inside an environment (opponents, learned rewards), and callbacks that evaluate. Of printed
+times: progress bars, rates, time since the start, means and maxima, milliseconds under seconds.
 """
 
 from __future__ import annotations

@@ -1,7 +1,24 @@
-"""training_mode_acting: dropout drops and BatchNorm normalises by the batch while the agent acts.
+"""Dropout drops and BatchNorm normalises by the batch while the agent acts.
 
-The actions are then those of another, randomly thinned policy, or depend on what the other environments see,
-and each step moves BatchNorm's running statistics. Nothing is slow, and nothing fails: it learns worse.
+**Cause.** A module is in training mode when it is made. Dropout then drops while actions are chosen, so another
+policy acts than the one that is evaluated; BatchNorm normalises by the few observations at hand, and each step moves
+its running statistics.
+
+**Seen by.** The layers of each module are searched once. Forward passes that chose an action, at least half of which
+were made with dropout (p > 0) or BatchNorm (with running statistics) in training mode. `F.dropout` called as a
+function is not seen, nor are modules inside compiled functions.
+
+**Cure.**
+```python
+policy.eval()  # before collecting
+with torch.no_grad():
+    actions = policy(observations)
+policy.train()  # before the update
+```
+
+**Residual.** None: nothing is slow. It is listed with a gain of 1.
+
+**Not meant.** Dropout as exploration, if the update uses the same masks; LayerNorm, which has no modes.
 """
 
 from __future__ import annotations
