@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import sysconfig
 from collections.abc import Iterator
@@ -104,7 +105,7 @@ def as_if_in(file: str, body: str = "def work():\n    return sys._getframe()\n",
 
 
 CALLS = "def work():\n    return inner()\n"
-PIPELINE = sampler.TRAINING[0] + "dqn_snake.py"
+PIPELINE = os.path.join(sampler.TRAINING, "pipelines", "dqn_snake.py")
 COMMAND = sampler.STARTERS[0] + "train.py"
 
 

@@ -20,7 +20,7 @@ MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 TRAINING = os.path.join(_PACKAGE, "training", "")
 """hotloop's own code that trains, not that which records. Where nobody else's is at work, it is what is looked at."""
-STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "record", "script.py")
+STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "profiling", "recorder", "script.py")
 """What is outside of these is how hotloop was started."""
 _LIBRARIES = tuple(
     os.path.join(os.path.abspath(path), "")
