@@ -1,4 +1,4 @@
-"""`hotloop demo`: about a minute. Trains Snake before the user's eyes, says where the time went, films the agent."""
+"""`hotloop demo`: trains Snake for half a minute, reports where the time went, and saves a GIF of the agent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PIPELINE = "ppo-snake"
 SECONDS = 35.0
 GAMES = 100
-"""Greedy games that the trained agent plays; the best of them is filmed."""
+"""Greedy games that the trained agent plays. The GIF shows the best one."""
 FPS = 25.0
 
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train, explain, film; return the exit code."""
+    """Train, explain, save a GIF; return the exit code."""
     from hotloop.cli.recording import ProfileOptions, TrainingRecording
     from hotloop.run_directory import default_path
     from hotloop.training.registry import pipeline
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(out: Path, quiet: bool) -> Path:
-    """Print the report on the run and draw its charts; return where they are."""
+    """Print the report on the run and draw its charts; return the path of the charts."""
     from hotloop.cli.output import print_rich
     from hotloop.profiling.diagnosis import explain
     from hotloop.profiling.report import charts, terminal, view
@@ -73,7 +73,7 @@ def _explain(out: Path, quiet: bool) -> Path:
 
 
 def _film(out: Path) -> Path:
-    """Film the best of the held-out games; return where the film is."""
+    """Save the best of the held-out games as a GIF; return its path."""
     from hotloop.cli.play import film
     from hotloop.training.agents.load import load_agent
     from hotloop.training.tasks.snake import play_episodes

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hotloop.escaping import json_text, printable
 
 if TYPE_CHECKING:
-    from hotloop.cli.checks import Check
+    from hotloop.cli.doctor_checks import Check
 
 SCHEMA = 1
 MARKS = {"ok": ("OK", "green"), "note": ("note", "yellow"), "problem": ("problem", "bold red")}
@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the checks; return the exit code."""
-    from hotloop.cli.checks import all_checks
+    from hotloop.cli.doctor_checks import all_checks
     from hotloop.profiling.recorder.machine import describe_machine, library_versions
 
     machine, versions = describe_machine(), library_versions()

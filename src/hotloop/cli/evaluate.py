@@ -53,8 +53,8 @@ def _run(arguments: argparse.Namespace) -> int:
     require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     other = load_agent(arguments.compare, arguments.device) if arguments.compare else None
-    played_by = task(agent.pipeline)
-    kind, rows, gains, plays = played_by.PLACE, [], [], []
+    task_module = task(agent.pipeline)
+    kind, rows, gains, plays = task_module.PLACE, [], [], []
     places = choose_places(agent, arguments.board, arguments.official, arguments.level)
     if other is not None:
         check_comparable(agent, other, places, arguments.official)
@@ -67,19 +67,19 @@ def _run(arguments: argparse.Namespace) -> int:
         plays.append(played)
         if other is not None:
             gains.append(evaluation.compare(played, _play(other, place, arguments), where))
-    told = {"schema": SCHEMA, "checkpoint": str(agent.path), "pipeline": agent.pipeline, "env_steps": agent.env_steps}
-    told |= {f"{kind}s": rows}
+    result = {"schema": SCHEMA, "checkpoint": str(agent.path), "pipeline": agent.pipeline, "env_steps": agent.env_steps}
+    result |= {f"{kind}s": rows}
     if other is not None:
-        told |= {"compare": {"checkpoint": str(other.path), f"{kind}s": gains}}
+        result |= {"compare": {"checkpoint": str(other.path), f"{kind}s": gains}}
     if arguments.official:
         ours, official = plays
-        told |= {"official": {"against": places[0]} | evaluation.compare(official, ours, {kind: places[1]})}
+        result |= {"official": {"against": places[0]} | evaluation.compare(official, ours, {kind: places[1]})}
     if arguments.json:
-        print(json_text(told, compact=True))
+        print(json_text(result, compact=True))
     else:
-        print(_text(told, kind))
+        print(_text(result, kind))
     if arguments.markdown:
-        _write(arguments.markdown, _markdown(told, kind))
+        _write(arguments.markdown, _markdown(result, kind))
     return 0
 
 
@@ -87,35 +87,35 @@ def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: 
     """Return where an agent is to play, as its game has it."""
     from hotloop.training.registry import task
 
-    played_by = task(agent.pipeline)
-    if levels is not None and not hasattr(played_by, "levels"):
+    task_module = task(agent.pipeline)
+    if levels is not None and not hasattr(task_module, "levels"):
         raise HotloopError(f"--level {levels}: levels are chosen in Mario and Ricochet only; leave it out")
     if levels is None or boards or official:
-        return played_by.places(agent.config, boards, official)
-    return played_by.levels(agent.config, [name.strip() for name in levels.split(",")])
+        return task_module.places(agent.config, boards, official)
+    return task_module.levels(agent.config, [name.strip() for name in levels.split(",")])
 
 
 def check_comparable(agent: Any, other: Any, places: list[Any], official: bool) -> None:
     """Refuse to compare with an agent of another game, or with one that cannot play where the first does."""
     from hotloop.training.registry import task
 
-    played_by = task(agent.pipeline)
-    if task(other.pipeline) is not played_by:
+    task_module = task(agent.pipeline)
+    if task(other.pipeline) is not task_module:
         raise HotloopError(
             f"--compare {other.path} is of {other.pipeline}, not of the game of {agent.pipeline}: "
             "give a checkpoint of the same game"
         )
     try:
-        if hasattr(played_by, "levels"):
-            known = played_by.levels(other.config, [str(place) for place in places])
+        if hasattr(task_module, "levels"):
+            known = task_module.levels(other.config, [str(place) for place in places])
         else:
-            known = played_by.places(other.config, places if played_by.PLACE == "board" else None, official)
+            known = task_module.places(other.config, places if task_module.PLACE == "board" else None, official)
     except HotloopError as error:
         raise HotloopError(f"--compare {other.path}: {error}") from error
     for place in places:
         if place not in known:
             raise HotloopError(
-                f"--compare {other.path} cannot play {played_by.PLACE} {place}: it plays "
+                f"--compare {other.path} cannot play {task_module.PLACE} {place}: it plays "
                 f"{', '.join(map(str, known))}; give another checkpoint"
             )
 
@@ -140,11 +140,11 @@ def _cells(row: dict[str, Any], kind: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _text(told: dict[str, Any], kind: str) -> str:
-    places = told[f"{kind}s"]
+def _text(result: dict[str, Any], kind: str) -> str:
+    places = result[f"{kind}s"]
     rows = [[kind, *HEAD], *(_cells(row, kind) for row in places)]
     widths = [max(len(row[k]) for row in rows) for k in range(len(HEAD) + 1)]
-    lines = [f"{told['pipeline']}, {told['env_steps']:,} steps trained: {told['checkpoint']}", ""]
+    lines = [f"{result['pipeline']}, {result['env_steps']:,} steps trained: {result['checkpoint']}", ""]
     lines += ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows]
     for row in places:
         edges, counts = row["score_histogram"]["edges"], row["score_histogram"]["counts"]
@@ -155,10 +155,10 @@ def _text(told: dict[str, Any], kind: str) -> str:
         lines += ["", f"scores on {kind} {row[kind]} ({row['episodes']} episodes; ended by {causes}{gap})"]
         for low, high, times in zip(edges, edges[1:], counts, strict=False):
             lines.append(f"  {low:>4} to {high - 1:<4} {times:>5}  " + "█" * round(BAR * times / max(counts)))
-    for gain in told.get("compare", {}).get(f"{kind}s", []):
-        lines += ["", _gain(gain, kind, told["compare"]["checkpoint"])]
-    if "official" in told:
-        lines += ["", _gain(told["official"], kind, told["official"]["against"])]
+    for gain in result.get("compare", {}).get(f"{kind}s", []):
+        lines += ["", _gain(gain, kind, result["compare"]["checkpoint"])]
+    if "official" in result:
+        lines += ["", _gain(result["official"], kind, result["official"]["against"])]
     return "\n".join(map(printable, lines))
 
 
@@ -174,13 +174,16 @@ def _between(low: float | None, high: float | None, form: str) -> str:
     return "unknown" if low is None or high is None else f"{low:{form}} to {high:{form}}"
 
 
-def _markdown(told: dict[str, Any], kind: str) -> str:
-    lines = [f"`{told['checkpoint']}` ({told['pipeline']}, {told['env_steps']:,} steps), greedy on held-out seeds:", ""]
+def _markdown(result: dict[str, Any], kind: str) -> str:
+    lines = [
+        f"`{result['checkpoint']}` ({result['pipeline']}, {result['env_steps']:,} steps), greedy on held-out seeds:",
+        "",
+    ]
     lines += ["| " + " | ".join([kind, *HEAD]) + " |", "|" + " ---: |" * (len(HEAD) + 1)]
-    lines += ["| " + " | ".join(_cells(row, kind)) + " |" for row in told[f"{kind}s"]]
-    gains = told.get("compare", {}).get(f"{kind}s", [])
-    lines += ["", *(_gain(gain, kind, told["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
-    lines += ["", _gain(told["official"], kind, told["official"]["against"])] if "official" in told else []
+    lines += ["| " + " | ".join(_cells(row, kind)) + " |" for row in result[f"{kind}s"]]
+    gains = result.get("compare", {}).get(f"{kind}s", [])
+    lines += ["", *(_gain(gain, kind, result["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
+    lines += ["", _gain(result["official"], kind, result["official"]["against"])] if "official" in result else []
     return "\n".join([*map(printable, lines), ""])
 
 

@@ -79,11 +79,11 @@ def _run(arguments: argparse.Namespace) -> int:
         ending = film(agent, place, arguments.game, arguments.gif, arguments.fps)
     else:
         ending = _show(agent, place, arguments)
-    told = {"schema": SCHEMA, "checkpoint": str(agent.path), played.PLACE: place, "game": arguments.game} | ending
+    result = {"schema": SCHEMA, "checkpoint": str(agent.path), played.PLACE: place, "game": arguments.game} | ending
     print(
-        json_text(told, compact=True)
+        json_text(result, compact=True)
         if arguments.json
-        else f"score {told['score']:g} in {told['steps']} steps, {told['cause']}"
+        else f"score {result['score']:g} in {result['steps']} steps, {result['cause']}"
     )
     return 0
 
@@ -96,7 +96,7 @@ def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[st
     played = task(agent.pipeline)
     player = agent if played.REMEMBERS else agent.act
     for each in played.watch(player, agent.config, place, number, "rgb_array"):
-        ending = _told(each)
+        ending = _ending_of(each)
         if len(reel.packed) < MOST_FRAMES:
             reel.add(each.draw())
     durations = [round(1000 / fps)] * (len(reel.packed) - 1) + [HOLD_MS]
@@ -145,7 +145,7 @@ def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, An
     played = task(agent.pipeline)
     player = agent if played.REMEMBERS else agent.act
     for each in played.watch(player, agent.config, place, arguments.game, "ansi"):
-        ending = _told(each)
+        ending = _ending_of(each)
         if live:
             sys.stdout.write(f"{CLEAR}{each.draw()}\n")
             sys.stdout.flush()
@@ -155,5 +155,5 @@ def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, An
     return ending
 
 
-def _told(position: Any) -> dict[str, Any]:
+def _ending_of(position: Any) -> dict[str, Any]:
     return {"score": position.score, "steps": position.steps, "cause": position.cause}

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
                 print(f"hotloop: kept {path}: {reason}", file=sys.stderr)
     if not arguments.json:
         _list(chosen, arguments.dir)
-    removed = bool(chosen) and not arguments.dry_run and (arguments.yes or _asked())
+    removed = bool(chosen) and not arguments.dry_run and (arguments.yes or _is_confirmed())
     left: list[Path] = []
     for each in chosen if removed else []:
         try:
@@ -100,7 +100,7 @@ def _list(chosen: list[RunInfo], root: Path) -> None:
     print(f"{len(chosen)} run{'s' if len(chosen) > 1 else ''}, {freed}")
 
 
-def _asked() -> bool:
+def _is_confirmed() -> bool:
     if not sys.stdin.isatty():
         raise HotloopError("cannot ask for confirmation: stdin is not a terminal: use --yes or --dry-run")
     return input("Clear them? [y/N] ").strip().lower() in ("y", "yes")

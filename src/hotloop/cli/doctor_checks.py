@@ -1,4 +1,4 @@
-"""What `hotloop doctor` looks at: each check returns what it found and, if that is bad, the remedy."""
+"""The checks of `hotloop doctor`. Each returns what it found and, if that is bad, the remedy."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Check:
 
 
 def all_checks(machine: Mapping[str, Any], versions: Mapping[str, str]) -> list[Check]:
-    """Return every check of this machine, described by `record.machine`."""
+    """Return every check of this machine, described by `recorder.machine`."""
     cores = int(machine["cores"])
-    looks: tuple[Callable[[], Check], ...] = (
+    checks: tuple[Callable[[], Check], ...] = (
         lambda: _python(versions),
         lambda: _torch(versions),
         lambda: _cores(cores),
@@ -61,7 +61,7 @@ def all_checks(machine: Mapping[str, Any], versions: Mapping[str, str]) -> list[
         lambda: _copying(machine),
         _clock,
     )
-    return [look() for look in looks]
+    return [check() for check in checks]
 
 
 def _python(versions: Mapping[str, str]) -> Check:
@@ -220,7 +220,7 @@ def _gpu() -> Check:
 def _arithmetic(machine: Mapping[str, Any]) -> Check:
     every, one = float(machine["peak_flops"]), float(machine["peak_flops_1"])
     if not every:
-        return Check("arithmetic", "note", "could not be measured", "impossible timings will not be told")
+        return Check("arithmetic", "note", "could not be measured", "impossible timings cannot be detected")
     value = f"{every / 1e9:,.0f} GFLOP/s with all threads, {one / 1e9:,.0f} with one (float32)"
     if machine["cores"] > 1 and every < 1.1 * one:
         return Check("arithmetic", "note", value, "more threads bring nothing here (or others were at work meanwhile)")
@@ -230,7 +230,7 @@ def _arithmetic(machine: Mapping[str, Any]) -> Check:
 def _copying(machine: Mapping[str, Any]) -> Check:
     speed = float(machine["copy_bytes_per_s"])
     if not speed:
-        return Check("copying", "note", "could not be measured", "impossible timings will not be told")
+        return Check("copying", "note", "could not be measured", "impossible timings cannot be detected")
     value = f"{numbers.size(speed)}/s"
     if speed < SLOW_COPY_BYTES_PER_S:
         return Check("copying", "note", value, "memory is slow here: keep frames as uint8")
