@@ -367,3 +367,50 @@ def test_who_is_in_the_way_of_threads_is_told_if_it_is_known(workers, starved_s,
 @pytest.mark.parametrize("trace", [crowded(1, 4), crowded(2, 2), crowded(4, 1), crowded(4, 0)])
 def test_threads_that_fit_are_fine(trace):
     assert rules(trace) == []
+
+
+def test_drawing_without_any_environment_is_no_finding():
+    """A script that only makes plots ended `explain` with a division by zero."""
+    figure = frame("savefig", "/site-packages/matplotlib/figure.py", 3000, "self.canvas.print_figure()", own=False)
+    stack = [figure, frame("<module>", "plots.py", 6, "f.savefig(io.BytesIO())")]
+    assert rules(make_trace([place("main", Phase.OTHER, 4.0)], [seen("main", stack, 4.0)])) == []
+
+
+def test_drawing_beside_the_environment_is_a_part_of_its_step():
+    stack = [frame("draw", "wrapper.py", 88, "picture = cv2.resize(big, (84, 84))")]
+    trace = make_trace(
+        [place("Env.step", Phase.ENV, 1.0, 2000), gap("(Env.step → QNetwork)", Phase.OTHER, 8.0)],
+        [seen("(Env.step → QNetwork)", stack, 8.0)],
+        {"env_steps": 2000, "vector_steps": 2000},
+    )
+    (finding,) = (each for each in explain(trace) if each.rule == "render_bound")
+    assert "4 ms of the 4.5 ms of an environment step (89 %)" in finding.evidence[1]
+
+
+NO_TIME = {
+    "a batch": ("ReplayBuffer.sample", Phase.SAMPLE, "states = np.array([each.state for each in batch])"),
+    "a deque": ("ReplayBuffer.sample", Phase.SAMPLE, "batch = random.sample(self.memory, 64)"),
+    "a getter": ("Env.step", Phase.ENV, "return self.head"),
+    "a picture": ("Env.render", Phase.RENDER, "frame = cv2.resize(frame, (84, 84))"),
+    "a network in training mode": ("QNetwork", Phase.ACT, "action = policy(obs)"),
+    "a store": ("Replay.push", Phase.STORE, "self.memory.append(item.item())"),
+}
+
+
+@pytest.mark.parametrize("name", NO_TIME)
+def test_places_that_took_no_time_divide_nothing(name):
+    """A clock may stand still in a span, and the overhead that is taken off may be all of its time."""
+    span, phase, text = NO_TIME[name]
+    lines = [frame(function, "own.py", 10 + i, text) for i, function in enumerate(("head", "body", "tail"))]
+    library = frame("Random.sample", "/lib/python3.11/random.py", 456, "", own=False)
+    counts = {"replay_bytes": 1 << 30, "replay_adds_bytes": 1 << 33, "flops": 10**12, "acting_dropout": 500}
+    for calls in (0, 100):
+        trace = make_trace(
+            [
+                place(span, phase, 0.0, calls, counts=counts, min_ns=0, p50_ns=0),
+                place("backward", Phase.BACKWARD, 5.0, 100),
+            ],
+            [seen(span, [library, *lines], 1.0), seen(span, lines, 1.0), seen(span, lines[1:], 1.0)],
+            {"env_steps": 25_600, "vector_steps": 100, "updates": 100, **counts},
+        )
+        explain(trace)

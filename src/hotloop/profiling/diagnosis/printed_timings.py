@@ -121,7 +121,7 @@ def convolutions(loop: Loop) -> Convolutions | None:
     for node in (node for thread in loop.trace.main.threads for node in thread.nodes if node.kind == "span"):
         if node.phase is Phase.BACKWARD:
             backward_ns += node.total_ns
-        elif node.name in amounts and node.counts.get("flops"):
+        elif node.name in amounts and amounts[node.name][0] and node.counts.get("flops"):
             share = amounts[node.name][1] / amounts[node.name][0]
             calls_ns += share * node.total_ns
             calls_flops += share * node.counts["flops"]

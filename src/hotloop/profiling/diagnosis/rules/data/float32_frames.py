@@ -43,9 +43,9 @@ def find(loop: Loop) -> list[Cause]:
     calls = max(sum(node.calls for node in loop.thread.nodes if node.counts.get("replay_bytes")), 1)
     sampling = loop.where(lambda atom: Phase.SAMPLE in loop.phases(atom.node))
     claimed = sampling + loop.where(lambda atom: atom.node.phase is Phase.STORE)
-    if not sampling:
-        return []
     sample_ns = total_ns(sampling)
+    if not sample_ns:
+        return []
     return [
         Cause(
             rule="float32_frames",

@@ -145,7 +145,8 @@ def _deque(pool: list[Atom]) -> tuple[list[Atom], float]:
     inside = [atom for atom in pool if any(_is_sample(frame) for frame in atom.stack[:3])]
     taking = [atom for atom in inside if _is_sample(atom.stack[0])]
     drawing_ns = max(total_ns(inside) - total_ns(taking), total_ns(inside) / max(sum(a.n for a in inside), 1))
-    if sum(atom.n for atom in inside) < FEWEST_SAMPLES or total_ns(taking) < SLOW_INDEX * drawing_ns:
+    seen = total_ns(inside) > 0 and sum(atom.n for atom in inside) >= FEWEST_SAMPLES
+    if not seen or total_ns(taking) < SLOW_INDEX * drawing_ns:
         return [], 1.0
     return inside, 2.4 * drawing_ns / total_ns(inside)
 

@@ -98,7 +98,7 @@ def find(loop: Loop) -> list[Cause]:
     fixed_ns = calls * columns * GATHER_COLUMN_NS + GATHER_PASSES * gathered / copy_speed(loop) * 1e9
     residual = left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns)
     evidence = [hottest(loop, claimed)]
-    if moved:
+    if moved and total_ns(claimed):
         speed = moved / (total_ns(claimed) / 1e9)
         evidence.append(
             f"{size(moved / calls)} a batch in {duration(total_ns(claimed) / calls)}: {size(speed)}/s, "

@@ -97,7 +97,7 @@ def _residual(loop: Loop, works: list[Work], claimed_ns: float) -> Residual:
     """
     own_ns = loop.wall_ns - claimed_ns
     left = [max(work.cpu_ns - work.queue_ns, 0.0) for work in works]
-    cores = int(loop.machine.get("cores") or 1)
+    cores = max(int(loop.machine.get("cores") or 1), 1)
     needed_ns = max(own_ns, max(left[1:], default=0.0), sum(left) / cores)
     wait = max(needed_ns - own_ns, 0.0) / max(claimed_ns, 1.0)
     return clamped(wait + 0.03, 0.6 * wait, 1.4 * wait + 0.1)

@@ -74,7 +74,8 @@ class Getter:
     @property
     def reads(self) -> float:
         """About how often it is read a step: an ordinary line reads it once, a line in a loop more often."""
-        return max(self.ns / statistics.median(self.sites.values()), float(len(self.sites)))
+        ordinary_ns = statistics.median(self.sites.values())
+        return max(self.ns / ordinary_ns if ordinary_ns else 0.0, float(len(self.sites)))
 
 
 def find(loop: Loop) -> list[Cause]:
@@ -92,7 +93,7 @@ def find(loop: Loop) -> list[Cause]:
         inside = [function_of(inner) for inner, _, _ in getter_calls(atom.stack)]
         if any(key in repeated for key in inside):
             claimed.append(atom)
-    if not claimed:
+    if not total_ns(claimed):
         return []
     return [_cause(loop, claimed, repeated)]
 

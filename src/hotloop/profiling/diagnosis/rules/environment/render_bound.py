@@ -58,10 +58,13 @@ def find(loop: Loop) -> list[Cause]:
     claimed = [atom for atom in pool if _draws(loop, atom)]
     env_ns = total_ns(atom for atom in pool if loop.phases(atom.node) & ENVIRONMENT)
     steps = max(loop.env_steps, 1)
-    if not claimed or total_ns(claimed) < LEAST_OF_ENV * env_ns:
+    # A script that draws without any environment, such as plots, is none of this rule's.
+    if not claimed or not env_ns or total_ns(claimed) < LEAST_OF_ENV * env_ns:
         return []
     if busy_ns(claimed) / steps < 2 * DIRECT_DRAW_NS:
         return []
+    # Pictures may be drawn beside the environment's own spans, such as in a wrapper.
+    whole_ns = env_ns + total_ns(atom for atom in claimed if not loop.phases(atom.node) & ENVIRONMENT)
     return [
         Cause(
             rule="render_bound",
@@ -70,7 +73,7 @@ def find(loop: Loop) -> list[Cause]:
             residual=left_over(claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS),
             evidence=(
                 f"drawing takes {duration(total_ns(claimed) / steps)} of the "
-                f"{duration(env_ns / steps)} of an environment step ({percent(total_ns(claimed) / env_ns)})",
+                f"{duration(whole_ns / steps)} of an environment step ({percent(total_ns(claimed) / whole_ns)})",
                 hottest(loop, claimed),
             ),
             advice=ADVICE,

@@ -68,7 +68,7 @@ def _processes(loop: Loop, steps: Steps) -> list[Cause]:
     vector_ns = total_ns(stepping)
     env_ns = steps.median_ns * loop.env_steps
     overhead = 1.0 - env_ns / max(vector_ns, 1.0)
-    if not stepping or overhead < LEAST_OVERHEAD:
+    if not vector_ns or overhead < LEAST_OVERHEAD:
         return []
     residual = _residual(steps, vector_ns / max(loop.env_steps, 1))
     warm = _warm(acting)
@@ -88,7 +88,11 @@ def _processes(loop: Loop, steps: Steps) -> list[Cause]:
                 f"{duration(vector_ns / max(loop.env_steps, 1))} of the main thread's time",
                 f"{steps.processes} processes for {times(loop.num_envs)} environments; "
                 f"{percent(_waiting(loop, stepping))} of a vector step is waiting",
-                f"acting between the steps takes {times(1 / warm)} times as long as it does at best",
+                *(
+                    [f"acting between the steps takes {times(1 / warm)} times as long as it does at best"]
+                    if warm
+                    else []
+                ),
                 hottest(loop, stepping, 1),
             ),
             advice=PROCESS_ADVICE,

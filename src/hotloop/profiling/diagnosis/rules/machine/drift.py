@@ -64,6 +64,8 @@ LEAST_SHARE = 0.02
 LEAST_BLOCKS = 5
 LEAST_GAUGE = 0.1
 """Part of the loop that the rest must be, to be trusted to tell how fast the machine is."""
+LEAST_COST = 1e-6
+"""Of the mean: a block in which a call took no time at all would outweigh all others."""
 THIRD = BLOCKS // 3
 ADVICE = """\
 Do not go through all that was ever kept in each step. Keep what is asked of it up to date instead, or bound it:
@@ -188,6 +190,7 @@ def _growth_curve(at: Floats, cost: Floats) -> tuple[Floats, float]:
     A parabola that bends down fits growth that ends, too, but before the first block, where nothing was seen, it falls
     steeply: a call would have cost next to nothing there.
     """
-    fits = [np.polyfit(at, cost, degree, w=1 / cost, cov=True) for degree in (1, 2)]
+    weight = 1 / np.maximum(cost, LEAST_COST * cost.mean())
+    fits = [np.polyfit(at, cost, degree, w=weight, cov=True) for degree in (1, 2)]
     curve, covariance = fits[1] if fits[1][0][0] > 0 else fits[0]
     return curve, float(np.sqrt(covariance[-1, -1]))

@@ -45,7 +45,7 @@ def find(loop: Loop) -> list[Cause]:
     nodes = [node for node in loop.thread.nodes if _is_large(loop, node)]
     chosen = {node.id for node in nodes}
     claimed = loop.where(lambda atom: atom.node.id in chosen)
-    if loop.machine.get("gpu") or not threads or wanted <= threads or not claimed:
+    if loop.machine.get("gpu") or threads < 1 or wanted <= threads or not claimed:
         return []
     flops = sum(loop.counted("flops", node) for node in nodes)
     calls = sum(node.calls for node in nodes)

@@ -60,8 +60,8 @@ def find(loop: Loop) -> list[Cause]:
             atoms=indices(atoms),
             residual=Residual(1.0, 1.0, 1.0),
             evidence=tuple(
-                f"{KINDS[name]} was in training mode in {percent(min(noisy[name] / calls, 1.0))} of the forward "
-                "passes that chose actions"
+                f"{KINDS[name]} was in training mode in {percent(min(noisy[name] / max(calls, 1), 1.0))} of the "
+                "forward passes that chose actions"
                 for name in found
             ),
             advice=ADVICE,
