@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -182,3 +185,40 @@ def test_a_last_line_that_is_held_back_is_printed_once(capsys: pytest.CaptureFix
     bar.flush()
     shown = capsys.readouterr().err.splitlines()
     assert shown == ["fake 33.3 %: 1.00 s, 1 steps, 1.00 steps/s", "fake 100.0 %: 3.00 s, 3 steps, 1.00 steps/s"]
+
+
+class Gone(io.StringIO):
+    """A stream whose reader, disk or terminal is gone."""
+
+    def __init__(self, terminal: bool) -> None:
+        super().__init__()
+        self._terminal = terminal
+
+    def isatty(self) -> bool:
+        return self._terminal
+
+    def write(self, text: str) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_training_goes_on_where_stderr_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool, quiet: bool
+) -> None:
+    """The first lost line was tolerated, the second raised `generator didn't yield` and ended the training."""
+    stdout = sys.stdout
+    monkeypatch.setattr(sys, "stderr", Gone(terminal))
+    monkeypatch.setenv("TERM", "xterm")
+    bar = Bar("fake", quiet=quiet)
+    bar.start()
+    for _ in range(3):
+        bar.stage("games")
+        bar.staged(1.0)
+        bar.warn("a checkpoint could not be written")
+        bar.show(0.5, 10.0, {"env_steps": 5, "env_steps_per_s": None, "updates_per_s": None})
+        bar.flush()
+    bar.stop()
+    assert sys.stdout is stdout
+    result = run(Trainee([1.0, 2.0, 3.0]), options(tmp_path, steps=100, eval_every=50, quiet=quiet))
+    assert (result.exit_code, result.env_steps) == (0, 100)

@@ -6,8 +6,7 @@ Always to stderr, for stdout belongs to --json. Nothing here has a thread of its
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -46,13 +45,13 @@ class Bar:
 
     def warn(self, text: str) -> None:
         """Print a line above the bar, also if the bar is quiet."""
-        with self._tolerating():
-            self.end_line()
-            text = printable_lines(text)
-            if self._live is not None and self._live.is_started:
-                self._live.console.print(Text(text))
-            else:
-                print(text, file=sys.stderr, flush=True)
+        self.end_line()
+        text = printable_lines(text)
+        if self._live is not None and self._live.is_started:
+            console = self._live.console
+            self._write(lambda: console.print(Text(text)))
+        else:
+            self._print(f"{text}\n")
 
     def stage(self, what: str) -> None:
         """Tell what is being prepared: all stages in one line, each as it begins."""
@@ -74,23 +73,20 @@ class Bar:
     def start(self) -> None:
         """Begin to show the bar."""
         if self._live is not None:
-            with self._tolerating():
-                self._live.start()
+            self._write(self._live.start)
 
     def _print(self, text: str) -> None:
-        with self._tolerating():
-            print(text, end="", file=sys.stderr, flush=True)
+        self._write(lambda: print(text, end="", file=sys.stderr, flush=True))
 
-    @contextmanager
-    def _tolerating(self) -> Iterator[None]:
+    def _write(self, write: Callable[[], object], *, also_if_lost: bool = False) -> None:
         """Show nothing more once stderr cannot be written: its terminal was closed, its reader or its disk is gone.
 
         The training has nothing to do with that.
         """
-        if self._lost:
+        if self._lost and not also_if_lost:
             return
         try:
-            yield
+            write()
         except OSError:
             self._lost = self._quiet = True
 
@@ -103,12 +99,13 @@ class Bar:
             numbers: As for the curves: counts, windowed rates, means, shares of the phases.
         """
         done = min(done, 1.0)
-        if self._live is not None:
+        live = self._live
+        if live is not None:
             head = Table.grid(padding=(0, 1))
             bar = ProgressBar(total=1.0, completed=done, width=BAR_WIDTH)
             head.add_row(Text(self._name), bar, f"{percent(done)}  {seconds(elapsed_s)}")
-            with self._tolerating():
-                self._live.update(Group(head, Text(rates(numbers)), Text(phases(numbers), style="dim")), refresh=True)
+            shown = Group(head, Text(rates(numbers)), Text(phases(numbers), style="dim"))
+            self._write(lambda: live.update(shown, refresh=True))
         elif not self._quiet:
             self._waiting = f"{self._name} {percent(done)}: {line(numbers, elapsed_s)}"
             if elapsed_s >= self._next_plain_s:
@@ -124,8 +121,8 @@ class Bar:
     def stop(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
-            with self._tolerating():
-                self._live.stop()
+            # Also if nobody sees it: it gives sys.stdout back.
+            self._write(self._live.stop, also_if_lost=True)
 
 
 def line(numbers: Numbers, elapsed_s: float) -> str:
