@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -47,9 +47,18 @@ def open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def silence_stdout() -> None:
-    """Discard what is still to be written to stdout: the interpreter would flush, and complain, once more at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def silence(stream: TextIO) -> None:
+    """Discard what is still to be written to stdout or stderr.
+
+    The interpreter would flush it once more at exit, and end with a code of its own if that fails.
+    """
+    try:
+        descriptor = stream.fileno()
+    except (OSError, ValueError):  # it is closed, or no file
+        return
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
 
 
 class Appender:

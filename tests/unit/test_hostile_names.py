@@ -37,6 +37,7 @@ HOSTILE = {
     "mathematics": r"$\frac{1}{$ and $x^$",
     "formula": '=HYPERLINK("http://evil","x")',
     "xml": "]]><svg onload='x'>&amp;",
+    "not in the font": "環境 🐍 ꙮ",
 }
 names = pytest.mark.parametrize("name", list(HOSTILE.values()), ids=list(HOSTILE))
 

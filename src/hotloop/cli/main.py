@@ -10,12 +10,14 @@ import errno
 import importlib
 import os
 import sys
+import warnings
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
+from hotloop.cli.output import note
 from hotloop.errors import INTERRUPTED, HotloopError, Interrupted
 from hotloop.escaping import printable
-from hotloop.files import silence_stdout
+from hotloop.files import silence
 
 COMMANDS = {
     "demo": "a minute: train Snake, see where the time goes",
@@ -42,12 +44,34 @@ class OneLineParser(argparse.ArgumentParser):
         """Say what is wrong and where to read more."""
         self.exit(WRONG_CALL, f"hotloop: {printable(message)}: see `{self.prog} --help`\n")
 
+    def print_help(self, file: Any = None) -> None:
+        """Print the help. The base class says nothing where that cannot be written."""
+        print(self.format_help(), end="", file=file)
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     try:
-        code = _dispatch(words)
+        if words[:1] == ["run"]:
+            return _code_of(words)  # Streams and warnings of a recorded script are its own.
+        _prepare_streams()
+        with warnings.catch_warnings():
+            if not sys.warnoptions:
+                warnings.simplefilter("ignore")  # they show source lines, and libraries give them for what is no fault
+            return _code_of(words)
+    finally:
+        _finish_streams()
+
+
+def _code_of(words: list[str]) -> int:
+    """Do what a command line says, and turn what may go wrong into an exit code."""
+    try:
+        try:
+            code = _dispatch(words)
+        except SystemExit:  # such as of --help
+            sys.stdout.flush()
+            raise
         sys.stdout.flush()
         return code
     except HotloopError as error:
@@ -62,26 +86,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     except MemoryError as error:
         return _complain(f"out of memory ({str(error) or 'no more could be allocated'}): give smaller settings")
     except BrokenPipeError:
-        silence_stdout()
+        silence(sys.stdout)
         return BROKEN_PIPE
     except OSError as error:
         if error.filename is not None:
             return _complain(f"{error.filename}: {error.strerror}: check the path and its rights")
         if error.errno not in DISK_TROUBLE:
             raise
-        silence_stdout()
+        silence(sys.stdout)
         return _complain(f"cannot write the output: {error.strerror}: make room on its disk")
 
 
 def _complain(text: str) -> int:
-    if sys.stderr is not None:
-        print(f"hotloop: {printable(text)}", file=sys.stderr)
+    note(text)
     return WRONG_CALL
 
 
 def _dispatch(words: list[str]) -> int:
-    if words[:1] != ["run"]:
-        _prepare_streams()  # Those of a recorded script are its own.
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -148,6 +169,15 @@ def _prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _finish_streams() -> None:
+    """Write what is left; what cannot be written must not change the exit code."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            silence(stream)
 
 
 if __name__ == "__main__":

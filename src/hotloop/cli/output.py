@@ -10,6 +10,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hotloop.escaping import printable
+from hotloop.files import silence
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,8 +26,16 @@ def say(line: str) -> None:
 
 
 def note(line: str) -> None:
-    """Print a line about what the command did to standard error, marked as hotloop's."""
-    print(f"hotloop: {printable(line)}", file=sys.stderr)
+    """Print a line about what the command did to standard error, marked as hotloop's.
+
+    Where that cannot be written, the line is lost, and the command goes on: its exit code tells how it ended.
+    """
+    if sys.stderr is None:
+        return
+    try:
+        print(f"hotloop: {printable(line)}", file=sys.stderr, flush=True)
+    except OSError:
+        silence(sys.stderr)
 
 
 def print_rich(*parts: RenderableType, most_width: int | None = None) -> None:

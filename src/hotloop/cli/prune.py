@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
         chosen = [each for each in chosen if not reasons[each.path]]
         for path, reason in reasons.items():
             if reason:
-                print(f"hotloop: kept {path}: {reason}", file=sys.stderr)
+                note(f"kept {path}: {reason}")
     if not arguments.json:
         _list(chosen, arguments.dir)
     removed = bool(chosen) and not arguments.dry_run and (arguments.yes or _is_confirmed())

@@ -40,6 +40,8 @@ def watch(path: Path, every_s: float, parent_pid: int) -> None:
             print(periodic(load(path)), file=sys.stderr, flush=True)
         except HotloopError:
             continue  # nothing is written yet
+        except OSError:
+            return  # nobody reads it any more
 
 
 def _waited(seconds: float, parent_pid: int) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import io
 import os
 import shlex
+import sys
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +21,7 @@ from hotloop.cli.output import note
 from hotloop.cli.recording import ProfileOptions, TrainingRecording
 from hotloop.errors import HotloopError
 from hotloop.escaping import printable
-from hotloop.files import silence_stdout
+from hotloop.files import silence
 from hotloop.training.registry import PIPELINES, pipeline
 from hotloop.training.run import configuration
 from hotloop.training.run.config_checks import require_seed, require_training
@@ -77,16 +78,26 @@ def run(arguments: argparse.Namespace) -> int:
         _check_report(profile.profile_report, options.out)
     recording = TrainingRecording(profile, options.quiet) if profile.profile else None
     result = pipeline(words[0]).train(config, options, recording)
-    try:
-        if source.json:
-            print(result.as_json(), flush=True)
-        elif not options.quiet:
-            print(_ending(result), flush=True)
-    except OSError:
-        silence_stdout()  # the terminal was closed, or the reader is gone: the run has ended as it has
+    lost = _print_result(result, source.json, options.quiet)
     if profile.profile_report is not None:
         _write_report(Path(result.run_dir), profile.profile_report)
+    # A closed terminal or a reader that is gone changes nothing for the run. But a program waits for its JSON.
+    if lost is not None and source.json and not result.exit_code:
+        raise lost
     return result.exit_code
+
+
+def _print_result(result: Any, as_json: bool, quiet: bool) -> OSError | None:
+    """Print how the training ended; return what went wrong with that."""
+    try:
+        if as_json:
+            print(result.as_json(), flush=True)
+        elif not quiet:
+            print(_ending(result), flush=True)
+    except OSError as error:
+        silence(sys.stdout)
+        return error
+    return None
 
 
 def parse(name: str, words: list[str]) -> tuple[Any, Options, ProfileOptions, Source]:

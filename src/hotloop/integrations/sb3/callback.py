@@ -6,6 +6,7 @@ for a hundred times as long, so that it takes at most 1 % of the training howeve
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import sys
@@ -18,7 +19,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
-from hotloop.escaping import printable
+from hotloop.notice import notice
 from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.session import Session, current_path, record
 from hotloop.profiling.report.progress_summary import periodic
@@ -116,7 +117,8 @@ class HotloopCallback(BaseCallback):
             self._logged_until_ns = int(trace.main.windows.end_ns[-1])
             self._next_log = self.num_timesteps + self._log_every
         if prints:
-            print(periodic(trace), file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # nobody reads it any more: the training goes on
+                print(periodic(trace), file=sys.stderr, flush=True)
             self._next_summary = self.num_timesteps + self._summary_every
         return True
 
@@ -126,7 +128,7 @@ class HotloopCallback(BaseCallback):
             self._tell(logs=False, prints=True)  # It was due, and put off to keep its cost low.
         if stopped and self.verbose:
             see = shlex.join(["hotloop", "explain", str(self.path)])
-            print(f"hotloop: {printable(f'recorded into {self.path}, see: {see}')}", file=sys.stderr)
+            notice(f"recorded into {self.path}, see: {see}")
 
 
 def scalars(trace: Trace, since_ns: int) -> Iterator[tuple[str, float]]:

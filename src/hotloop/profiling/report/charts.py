@@ -5,6 +5,7 @@ Drawn by matplotlib's Agg canvas directly: pyplot would keep the figure alive an
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +34,9 @@ PNG_DPI = 110
 def write(report: Report, trace: Trace, path: Path) -> None:
     """Draw the six charts into a PNG file."""
     # A name may hold dollars and backslashes: it is no mathematics, whatever the user's own matplotlibrc says.
-    with rc_context({"text.parse_math": False, "text.usetex": False}):
+    with rc_context({"text.parse_math": False, "text.usetex": False}), warnings.catch_warnings():
+        # A character that the font lacks is drawn as a box.
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")
         _write(printable_report(report), trace, path)
 
 

@@ -17,7 +17,6 @@ from typing import Any, Protocol
 
 from hotloop.clock import now_ns
 from hotloop.counters import COUNTERS
-from hotloop.escaping import printable
 from hotloop.notice import notice
 from hotloop.profiling.recorder.background import Recorder
 from hotloop.profiling.recorder.deep import functions, layers
@@ -121,7 +120,7 @@ class Tracing:
             layers.Timing.layers = None
         for name, n, _ in self._waiting:
             self._write(name, {"state": "none", "asked": n, "reason": self._why_none()})
-            print(f"hotloop: {_FLAGS[name]} saw nothing: {self._why_none()}", file=sys.stderr)
+            notice(f"{_FLAGS[name]} saw nothing: {self._why_none()}")
         self._waiting = []
 
     def ignore(self) -> None:
@@ -191,7 +190,7 @@ class Tracing:
             self._look = None
             self._pause.end()
             self._write(name, {"state": "none", "asked": wanted, "reason": str(error)})
-            print(f"hotloop: {_FLAGS[name]} saw nothing: {printable(str(error))}", file=sys.stderr)
+            notice(f"{_FLAGS[name]} saw nothing: {error}")
 
     def _finish(self) -> None:
         """End the look that is going on, if one is."""
