@@ -1,12 +1,81 @@
-"""Files that a full disk, a lost directory or a kill leaves as they were, never half-written."""
+"""Files that a full disk, a lost directory or a kill leaves as they were, never half-written.
+
+And files of others: read only if they are regular ones, and no more of them than a limit.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
+
+CHUNK = 1 << 20
+
+
+class UnfitFile(Exception):
+    """A file that is not read. The message says why, without the file's name."""
+
+
+def open_regular(path: Path, *, folder: int | None = None, follow: bool = False) -> int:
+    """Open a regular file to read it; return its descriptor.
+
+    A pipe in its place would be waited for, and a device has no end: both are refused before they are opened.
+
+    Args:
+        path: The file.
+        folder: Descriptor of the folder that the path starts from, if not from the current one.
+        follow: Whether it may be a symbolic link. One could lead anywhere.
+
+    Raises:
+        UnfitFile: It is no regular file.
+        OSError: It cannot be opened.
+    """
+    _require_regular(os.stat(path, dir_fd=folder, follow_symlinks=follow))
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
+    descriptor = os.open(path, flags, dir_fd=folder)
+    try:
+        _require_regular(os.fstat(descriptor))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(path: Path, limit: int, *, folder: int | None = None, follow: bool = False) -> bytes:
+    """Return the content of a regular file.
+
+    Args:
+        path: The file.
+        limit: Bytes that it may have.
+        folder: As for `open_regular`.
+        follow: As for `open_regular`.
+
+    Raises:
+        UnfitFile: It is no regular file, or is larger than the limit.
+        OSError: It cannot be read.
+    """
+    parts: list[bytes] = []
+    size = 0
+    descriptor = open_regular(path, folder=folder, follow=follow)
+    try:
+        while part := os.read(descriptor, CHUNK):
+            size += len(part)
+            if size > limit:
+                raise UnfitFile(f"it is larger than {limit >> 20} MiB")
+            parts.append(part)
+    finally:
+        os.close(descriptor)
+    return b"".join(parts)
+
+
+def _require_regular(status: os.stat_result) -> None:
+    if stat.S_ISLNK(status.st_mode):
+        raise UnfitFile("it is a symbolic link")
+    if not stat.S_ISREG(status.st_mode):
+        raise UnfitFile("it is not a regular file")
 
 
 def write_whole(path: Path, data: bytes) -> None:

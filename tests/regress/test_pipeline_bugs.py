@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from tests.trainee import Trainee, options, run
 
 from hotloop.cli import evaluate, play
 from hotloop.errors import HotloopError
@@ -67,3 +70,58 @@ def test_agents_play_with_one_thread(command: Any, monkeypatch: pytest.MonkeyPat
         assert (seen, torch.get_num_threads()) == ([1], 2)
     finally:
         torch.set_num_threads(before)
+
+
+def _fifo(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _zeros(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def _sparse(path: Path) -> None:
+    with path.open("w") as file:
+        file.write("env_steps,loss\n")
+        file.truncate(2 << 30)
+
+
+UNFIT_CURVES = {
+    "a pipe": (_fifo, "it is not a regular file"),
+    "a link": (_zeros, "it is a symbolic link"),
+    "a folder": (Path.mkdir, "it is not a regular file"),
+    "2 GB": (_sparse, "it is larger than 64 MiB"),
+    "no text": (lambda path: path.write_bytes(b"\xff\xfe\x00,\n" * 9), "can't decode"),
+    "escapes": (lambda path: path.write_text("env_steps,\x1b[31m\n5,1\n"), "a name that no curve has"),
+    "a formula": (lambda path: path.write_text("env_steps,loss\n5,=1+1\n6,1\n"), "line 2 is not a row of 2 numbers"),
+    "a long cell": (lambda path: path.write_text("env_steps,loss\n5," + "9" * 200_000 + "\n"), "field larger"),
+    "no columns": (lambda path: path.write_text("\n"), "does not name the columns"),
+}
+
+
+@pytest.mark.parametrize("kind", UNFIT_CURVES)
+def test_a_resumed_curve_that_cannot_be_read_is_one_warning(kind: str, tmp_path: Path, capsys) -> None:
+    """A pipe in its place was waited for without end, and a link to /dev/zero read until memory was full."""
+    run(Trainee([1.0]), options(tmp_path, steps=20))
+    curve = tmp_path / "run" / "progress.csv"
+    curve.unlink()
+    make, reason = UNFIT_CURVES[kind]
+    make(curve)
+    more = options(tmp_path, steps=40, out=tmp_path / "more", resume=tmp_path / "run")
+    assert run(Trainee([1.0]), more).exit_code == 0
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"cannot carry over the curve in {curve} (" in told
+    assert reason in told
+    assert (tmp_path / "more" / "progress.csv").read_text().startswith("env_steps,")
+
+
+def test_a_resumed_curve_may_be_missing_or_torn_at_its_end(tmp_path: Path, capsys) -> None:
+    run(Trainee([1.0]), options(tmp_path, steps=20))
+    curve = tmp_path / "run" / "progress.csv"
+    with curve.open("a") as file:
+        file.write("21,0.5")
+    run(Trainee([1.0]), options(tmp_path, steps=40, out=tmp_path / "more", resume=tmp_path / "run"))
+    assert {line.split(",")[0] for line in (tmp_path / "more" / "progress.csv").read_text().split()[1:]} == {"20", "40"}
+    curve.unlink()
+    run(Trainee([1.0]), options(tmp_path, steps=40, out=tmp_path / "less", resume=tmp_path / "run"))
+    assert capsys.readouterr().err == ""

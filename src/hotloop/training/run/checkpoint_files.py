@@ -12,7 +12,6 @@ import json
 import math
 import os
 import re
-import stat
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
@@ -22,6 +21,7 @@ import numpy as np
 import psutil
 
 from hotloop.errors import HotloopError
+from hotloop.files import UnfitFile, open_regular
 
 FORMAT = 2
 UNSIGNED_FORMAT = 1
@@ -204,11 +204,10 @@ def _flush(stream: BinaryIO) -> None:
 def _open(file: Path) -> BufferedReader:
     """Open a regular file. A link could lead out of the checkpoint, and a pipe would be waited for."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        return os.fdopen(open_regular(file), "rb")
+    except UnfitFile as error:
+        raise CheckpointUnreadable(f"{file} is damaged ({error}): use another checkpoint") from error
     except OSError as error:
-        reason = "it is a symbolic link" if file.is_symlink() else error.strerror
-        raise CheckpointUnreadable(f"{file} is damaged or missing ({reason}): use another checkpoint") from error
-    if not stat.S_ISREG(os.fstat(handle).st_mode):
-        os.close(handle)
-        raise CheckpointUnreadable(f"{file} is damaged (it is not a regular file): use another checkpoint")
-    return os.fdopen(handle, "rb")
+        raise CheckpointUnreadable(
+            f"{file} is damaged or missing ({error.strerror or error}): use another checkpoint"
+        ) from error

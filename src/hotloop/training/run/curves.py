@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import itertools
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -14,9 +16,14 @@ from typing import Any
 
 from hotloop.clock import wall_ns
 from hotloop.errors import HotloopError
-from hotloop.files import Appender, replacing
+from hotloop.files import Appender, UnfitFile, read_regular, replacing
 
 CSV = "progress.csv"
+MOST_BYTES = 64 << 20
+MOST_ROWS = 1 << 20
+MOST_COLUMNS = 256
+"""Of a curve that is carried over: at a row a second, it is of twelve days."""
+COLUMN = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 Row = Mapping[str, float | None]
 
 
@@ -58,12 +65,18 @@ class Scalars:
     def carry_on(self, before: Path, env_steps: int) -> None:
         """Begin with the rows of an earlier run, up to where it is resumed, so that the curve is whole."""
         try:
-            rows = [row for row in _read(before) if int(row["env_steps"]) <= env_steps]
-        except (OSError, ValueError, KeyError, TypeError, csv.Error):
-            return  # the curve of a run whose file is lost begins here
-        if rows:
+            names, rows = _read_of_others(before)
+        except FileNotFoundError:
+            return  # such as of a checkpoint that was copied alone: its curve begins here
+        except (UnfitFile, OSError, ValueError, csv.Error) as error:
+            reason = getattr(error, "strerror", None) or error
+            self._warn(f"cannot carry over the curve in {before} ({reason}): it begins anew")
+            return
+        at = names.index("env_steps")
+        known = [dict(zip(names, row, strict=True)) for row in rows if float(row[at]) <= env_steps]
+        if known:
             with self._tolerating(CSV):
-                self._add([name for name in rows[0] if name], rows)
+                self._add(names, known)
 
     def close(self) -> None:
         """Close the files."""
@@ -161,6 +174,45 @@ def check_wandb() -> Any:
 def _read(path: Path) -> list[dict[str, str]]:
     with path.open(newline="", encoding="utf-8") as stream:
         return list(csv.DictReader(stream))
+
+
+def _read_of_others(path: Path) -> tuple[list[str], list[list[str]]]:
+    """Return the names and the rows of a curve that anyone may have written.
+
+    Raises:
+        UnfitFile: It is no regular file, or too large.
+        OSError: It cannot be read.
+        ValueError: It is not a table of numbers.
+        csv.Error: It is no CSV file.
+    """
+    text = read_regular(path, MOST_BYTES).decode("utf-8")
+    table = csv.reader(io.StringIO(text, newline=""))
+    names = next(table, [])
+    if not 0 < len(names) <= MOST_COLUMNS or len(set(names)) < len(names) or "env_steps" not in names:
+        raise ValueError("its first line does not name the columns of a curve")
+    if not all(COLUMN.fullmatch(name) for name in names):
+        raise ValueError("a column has a name that no curve has")
+    rows = list(itertools.islice(table, MOST_ROWS + 1))
+    if len(rows) > MOST_ROWS:
+        raise ValueError(f"it has more than {MOST_ROWS:,} rows")
+    if rows and not _is_row(rows[-1], names):
+        del rows[-1]  # the machine went down while it was written
+    for number, row in enumerate(rows, 2):
+        if not _is_row(row, names):
+            raise ValueError(f"line {number} is not a row of {len(names)} numbers")
+    return names, rows
+
+
+def _is_row(row: Sequence[str], names: Sequence[str]) -> bool:
+    return len(row) == len(names) and bool(row[names.index("env_steps")]) and all(map(_is_number, filter(None, row)))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 
+from hotloop.files import UnfitFile, read_regular
 from hotloop.profiling.trace.reading import limits
-
-CHUNK = 1 << 20
 
 
 class Malformed(Exception):
@@ -54,30 +51,10 @@ def read_bytes(path: Path, limit: int, folder: int | None = None) -> bytes | Non
         Malformed: It is no regular file, is larger than the limit, or cannot be read.
     """
     try:
-        _require_regular(os.stat(path, dir_fd=folder))
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0), dir_fd=folder)
-        try:
-            _require_regular(os.fstat(descriptor))
-            return _read_all(descriptor, limit)
-        finally:
-            os.close(descriptor)
+        return read_regular(path, limit, folder=folder, follow=True)
     except FileNotFoundError:
         return None
+    except UnfitFile as error:
+        raise Malformed(str(error)) from error
     except (OSError, ValueError) as error:  # ValueError: a null character in the path
         raise Malformed(f"it cannot be read ({getattr(error, 'strerror', None) or error})") from error
-
-
-def _require_regular(status: os.stat_result) -> None:
-    if not stat.S_ISREG(status.st_mode):
-        raise Malformed("it is not a regular file")
-
-
-def _read_all(descriptor: int, limit: int) -> bytes:
-    parts: list[bytes] = []
-    size = 0
-    while part := os.read(descriptor, CHUNK):
-        size += len(part)
-        if size > limit:
-            raise Malformed(f"it is larger than {limit >> 20} MiB")
-        parts.append(part)
-    return b"".join(parts)
