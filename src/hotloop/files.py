@@ -5,6 +5,7 @@ And files of others: read only if they are regular ones, and no more of them tha
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -71,6 +72,20 @@ def read_regular(path: Path, limit: int, *, folder: int | None = None, follow: b
     return b"".join(parts)
 
 
+def resolved(path: Path) -> Path:
+    """Return where a path leads, symbolic links followed.
+
+    Raises:
+        OSError: Its links lead in a circle. `Path.resolve` raises a RuntimeError then, or nothing, by Python's version.
+    """
+    try:
+        os.stat(path)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise
+    return Path(os.path.realpath(path))
+
+
 def _require_regular(status: os.stat_result) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise UnfitFile("it is a symbolic link")
@@ -91,7 +106,7 @@ def write_whole(path: Path, data: bytes) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Give a passing name to write a file under; it takes the place of `path` if no error is raised."""
-    path = path.resolve()
+    path = resolved(path)
     if path.exists() and not path.is_file():
         yield path  # a device or a pipe has no place to take
         return

@@ -9,13 +9,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.trainee import Trainee, options, run
 
 from hotloop.cli import evaluate, play
 from hotloop.errors import HotloopError
+from hotloop.files import write_whole
 from hotloop.training.agents import load
+from hotloop.training.run.checkpoint_saver import Saver
 
 HALVES = """
 from pathlib import Path
@@ -125,3 +128,28 @@ def test_a_resumed_curve_may_be_missing_or_torn_at_its_end(tmp_path: Path, capsy
     curve.unlink()
     run(Trainee([1.0]), options(tmp_path, steps=40, out=tmp_path / "less", resume=tmp_path / "run"))
     assert capsys.readouterr().err == ""
+
+
+def test_a_best_that_leads_to_itself_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`Path.resolve` raises a RuntimeError for it, which nobody expected."""
+    run(Trainee([1.0]), options(tmp_path, steps=20))
+    folder = tmp_path / "run" / "checkpoints"
+    (folder / "best").unlink()
+    (folder / "best").symlink_to("best")
+    for source in (tmp_path / "run", folder / "step-000000000020"):
+        more = options(tmp_path, steps=40, out=tmp_path / "more", resume=source)
+        with pytest.raises(HotloopError, match=r"best cannot be followed \(Too many levels .*: remove this link"):
+            run(Trainee([1.0]), more)
+        assert not (tmp_path / "more").exists()
+    # A run whose own is broken while it trains keeps all of its checkpoints, and says so.
+    saver = Saver(tmp_path / "run", 1, warn=print)
+    assert saver.save(40, {"learner": {"w": np.zeros(1)}}, {})
+    assert "cannot remove old checkpoints" in capsys.readouterr().out
+    assert len(list(folder.glob("step-*"))) == 2
+
+
+def test_a_file_to_write_that_leads_to_itself_is_an_error_of_the_system(tmp_path: Path) -> None:
+    loop = tmp_path / "loop.json"
+    loop.symlink_to(loop.name)
+    with pytest.raises(OSError, match="Too many levels"):
+        write_whole(loop, b"x")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hotloop.files import resolved
 from hotloop.training.run.checkpoint_files import (
     META,
     CheckpointUnreadable,
@@ -115,12 +116,29 @@ def mark_best(checkpoint: Path) -> None:
 
 
 def keep_last(run: Path, most: int) -> None:
-    """Remove a run's older checkpoints, but never its best."""
+    """Remove a run's older checkpoints, but never its best.
+
+    Raises:
+        OSError: One cannot be removed, or nobody knows which is the best.
+    """
     folder = run / FOLDER
-    best = (folder / BEST).resolve()
+    best = resolved(folder / BEST)
     for path in _steps(folder)[:-most]:
-        if path.resolve() != best:
+        if resolved(path) != best:
             _remove(path)
+
+
+def check_best(folder: Path) -> None:
+    """Refuse a folder of checkpoints whose `best` leads nowhere, before a training takes it along.
+
+    Raises:
+        CheckpointUnreadable: Its links lead in a circle.
+    """
+    try:
+        resolved(folder / BEST)
+    except OSError as error:
+        reason = error.strerror or error
+        raise CheckpointUnreadable(f"{folder / BEST} cannot be followed ({reason}): remove this link") from error
 
 
 def find(path: Path, best: bool = False) -> Path:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from hotloop.files import resolved
 from hotloop.training.run import checkpoint
 
 
@@ -62,11 +63,11 @@ class Saver:
             source: The checkpoint that is resumed.
             env_steps: Its steps.
         """
-        mine, before = checkpoint.step_path(self._run, env_steps), source.resolve()
+        mine, before = checkpoint.step_path(self._run, env_steps), resolved(source)
         try:
             checkpoint.bring(before, mine)
             self.last = mine
-            best = (before.parent / checkpoint.BEST).resolve()
+            best = resolved(before.parent / checkpoint.BEST)
             steps = checkpoint.step_of(best)
             if best == before:
                 self.mark_best()

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError, Interrupted, exit_code_of
-from hotloop.files import make_private, write_whole
+from hotloop.files import make_private, resolved, write_whole
 from hotloop.phases import Phase
 from hotloop.run_directory import default_path
 from hotloop.training.run import checkpoint, configuration
@@ -216,7 +216,7 @@ class Shell:
     def _carry_over(self, source: Saved) -> None:
         """Take along the earlier run's curve, the checkpoint that is resumed, and the best one."""
         self._best = source.best
-        self._scalars.carry_on(source.path.resolve().parent.parent / CSV, source.counts.env_steps)
+        self._scalars.carry_on(resolved(source.path).parent.parent / CSV, source.counts.env_steps)
         self._saver.continue_from(source.path, source.counts.env_steps)
 
     def _stopped_by(self) -> str | None:
@@ -333,6 +333,7 @@ def _to_resume(pipeline: str, path: Path) -> Saved:
         raise HotloopError(f"{path} is of pipeline {theirs}, not {pipeline}: `{command}`")
     if found.agent_only:
         raise HotloopError(f"{path} holds an agent alone, without replay and optimiser: resume the run it is from")
+    checkpoint.check_best(resolved(found.path).parent)
     return found
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from hotloop.errors import HotloopError
+from hotloop.files import resolved
 
 ERRORS = "backslashreplace"
 """What is done with names that UTF-8 cannot encode, such as a path with bytes of another encoding."""
@@ -34,7 +35,7 @@ def place(path: Path, write: Callable[[Path], None]) -> None:
 
     Into a folder that is there, the files are moved one by one: what else is in it stays.
     """
-    path = path.resolve()  # "." has no name to put another beside
+    path = resolved(path)  # "." has no name to put another beside
     # The ending stays, for a writer may go by it.
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     try:
