@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.refusals import refusal
 from tests.trainee import Trainee, options, run
 
 from hotloop.cli import evaluate, play
@@ -153,3 +154,19 @@ def test_a_file_to_write_that_leads_to_itself_is_an_error_of_the_system(tmp_path
     loop.symlink_to(loop.name)
     with pytest.raises(OSError, match="Too many levels"):
         write_whole(loop, b"x")
+
+
+@pytest.mark.parametrize("device", ["meta", "hpu", "privateuseone", "fpga", "nonsense", "cuda:99"])
+def test_a_device_that_cannot_compute_is_one_short_line(device: str, tmp_path: Path, capsys) -> None:
+    """Some raised errors that nobody expected, one passed the test and holds no data, and some told a page."""
+    calls = (
+        ["train", "dqn-snake", "--envs", "8", "--steps", "64", "--out", tmp_path / "run", "--device", device],
+        ["evaluate", tmp_path, "--device", device],
+        ["play", tmp_path, "--device", device],
+    )
+    for words in calls:
+        (told,) = refusal(capsys, *words)
+        assert told.startswith(f"hotloop: --device {device} cannot be used (")
+        assert told.endswith("): give cpu")
+        assert len(told) < 200
+    assert not (tmp_path / "run").exists()

@@ -48,9 +48,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from hotloop.training.agents.export import save_agent
     from hotloop.training.agents.load import load_agent
     from hotloop.training.registry import task
-    from hotloop.training.run.config_checks import require_device
 
-    require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     other = load_agent(arguments.compare, arguments.device) if arguments.compare else None
     task_module = task(agent.pipeline)

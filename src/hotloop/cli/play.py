@@ -61,13 +61,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     from hotloop.training.agents.load import load_agent
     from hotloop.training.registry import task
-    from hotloop.training.run.config_checks import require_device
 
     if arguments.fps is not None and not 0 < arguments.fps <= 1000:
         raise HotloopError(f"--fps is {arguments.fps}: give a number above 0, at most 1000")
     if arguments.game < 0:
         raise HotloopError(f"--game is {arguments.game}: give 0 or more")
-    require_device(arguments.device)
     agent = load_agent(arguments.CHECKPOINT, arguments.device)
     played = task(agent.pipeline)
     arguments.fps = arguments.fps or getattr(played, "FPS", FPS)

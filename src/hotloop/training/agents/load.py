@@ -14,6 +14,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.agents.export import with_moments
 from hotloop.training.registry import pipeline
 from hotloop.training.run import configuration
+from hotloop.training.run.config_checks import require_device
 from hotloop.training.run.resume import read_saved
 
 
@@ -60,7 +61,11 @@ def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
     Args:
         path: A run directory (its best checkpoint is taken) or a checkpoint.
         device: Where to compute.
+
+    Raises:
+        HotloopError: There is none, it is damaged, or the device cannot be used.
     """
+    require_device(device)
     saved = read_saved(Path(path), only=["learner"], of_run_best=True)
     module = pipeline(saved.pipeline)
     config = configuration.with_settings(module.Config(), on_device(saved.config, device), str(saved.path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -15,6 +16,9 @@ NEEDED = ("gymnasium", "numba", "safetensors", "torch")
 MOST = (1 << 31) - 1
 MOST_THREADS = 1024
 """Of torch: where the system has no more threads to give, the process is aborted."""
+
+MOST_REASON = 100
+"""Characters of what torch says of a device."""
 
 
 def require(holds: bool, config: Any, name: str, remedy: str) -> None:
@@ -57,14 +61,21 @@ def require_training() -> None:
 
 
 def require_device(name: str) -> None:
-    """Refuse a device that this machine does not have."""
+    """Refuse a device that this machine does not have, or that cannot compute."""
     import torch
 
     try:
-        torch.empty(0, device=name)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).splitlines()[0]
-        raise HotloopError(f"--device {name} cannot be used ({reason}): give cpu") from error
+        float(torch.ones(1, device=name).sum())
+    except Exception as error:  # what torch raises depends on the device: import errors, assertions and more
+        raise HotloopError(f"--device {name} cannot be used ({_why_not(error)}): give cpu") from error
+
+
+def _why_not(error: Exception) -> str:
+    """Say in a few words what torch says of a device, which may be a page."""
+    if isinstance(error, ImportError | NotImplementedError):
+        return "torch as it is installed does not compute on it"
+    first = (str(error).splitlines() or [type(error).__name__])[0]
+    return textwrap.shorten(first, MOST_REASON, placeholder=" ...")
 
 
 @contextmanager
