@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,6 +22,7 @@ from hotloop.errors import HotloopError
 from hotloop.files import write_whole
 from hotloop.training.agents import load
 from hotloop.training.run.checkpoint_saver import Saver
+from hotloop.training.worker_process import STOPPING
 
 HALVES = """
 from pathlib import Path
@@ -170,3 +173,48 @@ def test_a_device_that_cannot_compute_is_one_short_line(device: str, tmp_path: P
         assert told.endswith("): give cpu")
         assert len(told) < 200
     assert not (tmp_path / "run").exists()
+
+
+LATE_SIGNALS = """
+import atexit, os, signal, sys
+from hotloop.cli import main, train
+from hotloop.training.run.training_run import Shell
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+def after_step(self, real=Shell.after_step):
+    real(self)
+    if self.going():
+        send(FIRST)
+
+def print_result(*args, real=train._print_result):
+    send(signal.SIGHUP)
+    send(signal.SIGINT)
+    send(signal.SIGTERM)
+    return real(*args)
+
+Shell.after_step, train._print_result = after_step, print_result
+atexit.register(send, signal.SIGTERM)
+atexit.register(send, signal.SIGINT)
+sys.argv = ["hotloop", *WORDS]
+sys.exit(main.main())
+"""
+
+
+@pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_signals_that_come_late_leave_the_exit_code_of_the_first(first: signal.Signals, tmp_path: Path) -> None:
+    """Once the handlers were given back, another signal ended the process with its own exit code."""
+    words = ["train", "dqn-snake", "--kernel", "numba", "--envs", "8", "--seconds", "1000", "--eval-episodes", "0"]
+    words += ["--no-tensorboard", "--no-profile", "--quiet", "--json", "--out", str(tmp_path / "run")]
+    code = LATE_SIGNALS.replace("FIRST", str(int(first))).replace("WORDS", repr(words))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (128 + first, "")
+    assert json.loads(done.stdout)["stopped_by"] == first.name
+
+
+def test_a_caller_gets_its_handlers_back_also_after_a_signal(tmp_path: Path) -> None:
+    before = [signal.getsignal(each) for each in STOPPING]
+    result = run(Trainee([]), options(tmp_path, steps=1000), {50: lambda: os.kill(os.getpid(), signal.SIGTERM)})
+    assert result.exit_code == 143
+    assert [signal.getsignal(each) for each in STOPPING] == before

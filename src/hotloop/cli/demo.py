@@ -37,6 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hotloop.training.registry import pipeline
     from hotloop.training.run.config_checks import require_training
     from hotloop.training.run.options import Options
+    from hotloop.training.run.stopping import end_process_with_training
 
     if not arguments.seconds > 0:
         raise HotloopError(f"--seconds is {arguments.seconds}: give a number above 0")
@@ -44,6 +45,8 @@ def run(arguments: argparse.Namespace) -> int:
     out = arguments.out or default_path(["demo"])
     module = pipeline(PIPELINE)
     options = Options(seconds=arguments.seconds, out=out, eval_every=0, eval_episodes=GAMES)
+    if arguments.owns_process:
+        end_process_with_training()
     result: Result = module.train(module.PRESETS["fast"][0], options, TrainingRecording(ProfileOptions()))
     if result.exit_code:
         return result.exit_code

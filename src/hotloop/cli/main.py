@@ -9,7 +9,9 @@ import argparse
 import errno
 import importlib
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -50,25 +52,29 @@ class OneLineParser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command line; return its exit code."""
+    """Run a command line; return its exit code.
+
+    Args:
+        argv: Its words; without them those of this process, which then ends with the command.
+    """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words[:1] == ["run"]:
-            return _code_of(words)  # Streams and warnings of a recorded script are its own.
+            return _code_of(words, argv is None)  # Streams and warnings of a recorded script are its own.
         _prepare_streams()
         with warnings.catch_warnings():
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")  # they show source lines, and libraries give them for what is no fault
-            return _code_of(words)
+            return _code_of(words, argv is None)
     finally:
         _finish_streams()
 
 
-def _code_of(words: list[str]) -> int:
+def _code_of(words: list[str], owns_process: bool) -> int:
     """Do what a command line says, and turn what may go wrong into an exit code."""
     try:
         try:
-            code = _dispatch(words)
+            code = _dispatch(words, owns_process)
         except SystemExit:  # such as of --help
             sys.stdout.flush()
             raise
@@ -81,6 +87,8 @@ def _code_of(words: list[str]) -> int:
         cause = error.__cause__ if isinstance(error, SystemError) else error
         if not isinstance(cause, KeyboardInterrupt):
             raise
+        if owns_process:
+            _ignore_signals()
         _complain("interrupted")
         return cause.exit_code if isinstance(cause, Interrupted) else INTERRUPTED
     except MemoryError as error:
@@ -97,12 +105,19 @@ def _code_of(words: list[str]) -> int:
         return _complain(f"cannot write the output: {error.strerror}: make room on its disk")
 
 
+def _ignore_signals() -> None:
+    """Let no second signal change the exit code that the first one has decided."""
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(each, signal.SIG_IGN)
+
+
 def _complain(text: str) -> int:
     note(text)
     return WRONG_CALL
 
 
-def _dispatch(words: list[str]) -> int:
+def _dispatch(words: list[str], owns_process: bool) -> int:
     if not words or words[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -126,7 +141,7 @@ def _dispatch(words: list[str]) -> int:
     split = getattr(module, "split", None)
     own, rest = split(parser, words[1:]) if split else (words[1:], [])
     arguments = parser.parse_args(own)
-    arguments.rest = rest
+    arguments.rest, arguments.owns_process = rest, owns_process
     return module.run(arguments)
 
 

@@ -26,6 +26,7 @@ from hotloop.training.registry import PIPELINES, pipeline
 from hotloop.training.run import configuration
 from hotloop.training.run.config_checks import require_seed, require_training
 from hotloop.training.run.options import Options
+from hotloop.training.run.stopping import end_process_with_training
 
 USAGE = "hotloop train PIPELINE [flags]"
 ALIASES = {
@@ -77,6 +78,8 @@ def run(arguments: argparse.Namespace) -> int:
     if profile.profile_report is not None:
         _check_report(profile.profile_report, options.out)
     recording = TrainingRecording(profile, options.quiet) if profile.profile else None
+    if arguments.owns_process:
+        end_process_with_training()
     result = pipeline(words[0]).train(config, options, recording)
     lost = _print_result(result, source.json, options.quiet)
     if profile.profile_report is not None:

@@ -1,7 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP end a run after its current step, with everything saved.
 
 A second signal is ignored, so that an impatient user or service manager does not discard the checkpoint that is being
-written. The third ends the run at once. The exit code is that of the first.
+written. The third ends the run at once. The exit code is that of the first: where the process ends with its training,
+as `hotloop train` does, signals that come later are ignored until its very end. A caller's handlers are given back.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from dataclasses import dataclass
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -19,6 +21,23 @@ PATIENCE = 2
 """Signals before one ends the run at once."""
 IGNORED = b"hotloop: a checkpoint is being saved; another signal ends the run without it\n"
 STDERR = 2
+
+
+@dataclass(slots=True)
+class _Process:
+    ends_with_training: bool = False
+
+
+_process = _Process()
+
+
+def end_process_with_training() -> None:
+    """Ignore the signals that come after a training that one has stopped, until this process ends.
+
+    For a command, whose exit code is that of the first signal: Python's own handlers would end it with another one,
+    while it prints its result or while the interpreter shuts down.
+    """
+    _process.ends_with_training = True
 
 
 class Stop:
@@ -40,8 +59,9 @@ class Stop:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        ignores = _process.ends_with_training and self.asked is not None
         for each, handler in self._before.items():
-            signal.signal(each, handler)
+            signal.signal(each, signal.SIG_IGN if ignores else handler)
         self._before = {}
 
     @property
