@@ -218,3 +218,35 @@ def test_a_caller_gets_its_handlers_back_also_after_a_signal(tmp_path: Path) -> 
     result = run(Trainee([]), options(tmp_path, steps=1000), {50: lambda: os.kill(os.getpid(), signal.SIGTERM)})
     assert result.exit_code == 143
     assert [signal.getsignal(each) for each in STOPPING] == before
+
+
+class Diverging(Trainee):
+    """Its weights are not finite from a step on."""
+
+    def __init__(self, scores: list[float], from_step: int, value: float) -> None:
+        super().__init__(scores)
+        self._from_step, self._value = from_step, value
+
+    def state(self) -> Any:
+        (groups, meta) = super().state()
+        good = self.counts.env_steps < self._from_step
+        return groups | {"learner": {"w": np.array([1.0, 1.0 if good else self._value, 1.0])}}, meta
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_a_training_that_diverges_keeps_its_good_checkpoints(value: float, tmp_path: Path, capsys) -> None:
+    """Each checkpoint was replaced by one that nothing can read, with exit code 0."""
+    every = options(tmp_path, steps=100, eval_every=30, checkpoint_every=10, keep=2)
+    result = run(Diverging([1.0, 5.0, np.nan, 9.0], 50, value), every)
+    assert (result.exit_code, result.checkpoint) == (2, str(tmp_path / "run" / "checkpoints" / "step-000000000040"))
+    names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert names == {"best", "step-000000000030", "step-000000000040"}
+    assert (tmp_path / "run" / "checkpoints" / "best").resolve().name == "step-000000000030"
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"weights are not finite at 50 steps ({value} in learner w), and are not saved: lower the learning" in told
+    assert told.endswith(f"the last good checkpoint is kept, {result.checkpoint}")
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
+    result = run(Trainee([np.nan, 2.0]), options(tmp_path, steps=40, eval_every=30))
+    assert (result.exit_code, result.best_eval_score) == (0, 2.0)

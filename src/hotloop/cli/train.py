@@ -205,7 +205,7 @@ def _ending(result: Any) -> str:
     command = ["hotloop", "train", result.pipeline, "--resume"] if result.exit_code else ["hotloop", "play"]
     next_step = shlex.join([*command, result.run_dir])
     if result.checkpoint is None:
-        next_step = f"hotloop train {result.pipeline} --out DIR     (a directory that can be written)"
+        next_step = f"hotloop train {result.pipeline} --out DIR     (and do what the warning says)"
     took = f"in {result.seconds:.1f} s, {result.warmup_seconds:.1f} s of them to prepare"
     done = f"{_counted(result.as_dict())} {took}{score}{greedy}"
     if result.counts["env_steps"] != result.env_steps:

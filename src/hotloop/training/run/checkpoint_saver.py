@@ -1,10 +1,15 @@
-"""A run's checkpoints while it trains. One that cannot be written is a warning, and the next one is tried again."""
+"""A run's checkpoints while it trains. One that cannot be written is a warning, and the next one is tried again.
+
+A training that has diverged is not saved: nothing could read it, and it would push the good ones out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hotloop.files import resolved
 from hotloop.training.run import checkpoint
@@ -25,6 +30,7 @@ class Saver:
     def __init__(self, run: Path, keep: int, warn: Callable[[str], None]) -> None:
         self.last: Path | None = None
         self._run, self._keep, self._warn = run, keep, warn
+        self._has_diverged = False
 
     def save(self, env_steps: int, groups: checkpoint.Groups, meta: Mapping[str, Any], ends: bool = False) -> bool:
         """Write the checkpoint of a step and remove older ones; return whether it was written.
@@ -36,6 +42,11 @@ class Saver:
             ends: Whether the training ends with it.
         """
         path = checkpoint.step_path(self._run, env_steps)
+        wrong = not_finite(groups)
+        if wrong is not None:
+            self._tell_divergence(env_steps, wrong)
+            return False
+        self._has_diverged = False
         try:
             checkpoint.write(path, groups, meta)
         except OSError as error:
@@ -78,12 +89,35 @@ class Saver:
             reason = reason_of(error) if isinstance(error, OSError) else error
             self._warn(f"cannot take along the checkpoints of {before.parent} ({reason}): keep them")
 
+    def _tell_divergence(self, env_steps: int, what: str) -> None:
+        """Warn once: weights that are not finite stay so."""
+        if not self._has_diverged:
+            kept = "there is none before it" if self.last is None else f"the last good checkpoint is kept, {self.last}"
+            self._warn(
+                f"weights are not finite at {env_steps:,} steps ({what}), and are not saved: "
+                f"lower the learning rate; {kept}"
+            )
+        self._has_diverged = True
+
     def _outlook(self, ends: bool) -> str:
         """Say what a checkpoint that was not written means, and what to do."""
         newest = "no checkpoint was written" if self.last is None else f"the newest is {self.last}"
         if ends:
             return f"the training since the last one is lost, and {newest}; make room, and resume or train again"
         return f"training goes on and tries again at the next one; make room, or check the rights ({newest})"
+
+
+def not_finite(groups: checkpoint.Groups) -> str | None:
+    """Return which number is not finite and where, None if all are."""
+    for group, arrays in groups.items():
+        for name, array in arrays.items():
+            values = np.asarray(array)
+            if values.dtype.kind == "f" and values.size:
+                # Of numbers that are not all finite, the smallest or the largest is not finite.
+                for value in (values.min(), values.max()):
+                    if not np.isfinite(value):
+                        return f"{value} in {group} {name}"
+    return None
 
 
 def reason_of(error: OSError) -> str:

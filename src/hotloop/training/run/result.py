@@ -47,7 +47,7 @@ class Result:
     stopped_by: str
     """steps, episodes, seconds, SIGINT, SIGTERM or SIGHUP."""
     exit_code: int
-    """2 if the last checkpoint could not be written."""
+    """2 if the last checkpoint could not be written, or the training has diverged."""
     peak_rss_bytes: int
     """Of this process; worker processes are not in it."""
     run_dir: str

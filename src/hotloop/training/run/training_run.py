@@ -6,6 +6,7 @@ state of the training: with or without it, the same seed gives the same weights.
 
 from __future__ import annotations
 
+import math
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ REPORT_NS = 500_000_000
 ROW_EVERY = 2
 """Reports for one row of the curves: the bar moves twice a second, the curves have a point a second."""
 NOT_SAVED = 2
-"""Exit code of a run whose last checkpoint could not be written."""
+"""Exit code of a run whose last checkpoint could not be written, or would hold weights that are not finite."""
 
 
 class Trainee(Protocol):
@@ -271,7 +272,7 @@ class Shell:
         with self.timed("evaluate", Phase.EVALUATE):
             self._evaluation = self._trainee.evaluate(self._options.eval_episodes)
         score = self._evaluation["eval_score"] or 0.0
-        if self._best is None or score > self._best:
+        if math.isfinite(score) and (self._best is None or score > self._best):
             before, self._best = self._best, score
             if self._save():
                 self._saver.mark_best()
