@@ -45,6 +45,10 @@ TYPES = {
     )
 }  # fmt: skip
 """Names of the types in the safetensors format."""
+KINDS = {name: kind for kind, name in TYPES.items()}
+MOST_DIMENSIONS = 32
+LENGTH_BYTES = 8
+"""At the start of a safetensors file: how long its header is."""
 
 Arrays = Mapping[str, np.ndarray]
 Groups = Mapping[str, Arrays]
@@ -97,19 +101,49 @@ def read_arrays(file: Path, digest: str) -> dict[str, np.ndarray]:
     Raises:
         CheckpointUnreadable: It is not there, or is damaged.
     """
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
     with _open(file) as stream:
         size, most = os.fstat(stream.fileno()).st_size, psutil.virtual_memory().total
         if size > most:
             raise CheckpointUnreadable(f"{file} has {size:,} bytes, more than this machine's memory: use another one")
         if hashlib.file_digest(stream, "sha256").hexdigest() != digest:
             raise CheckpointUnreadable(f"{file} is damaged or missing: use another checkpoint of {file.parent.parent}")
-    try:
-        return load_file(file)
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise CheckpointUnreadable(f"{file} cannot be read ({error}): use another checkpoint") from error
+        try:
+            return _map_arrays(stream, size)
+        except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+            reason = f"no {error}" if isinstance(error, KeyError) else error
+            raise CheckpointUnreadable(f"{file} cannot be read ({reason}): use another checkpoint") from error
+
+
+def _map_arrays(stream: BinaryIO, size: int) -> dict[str, np.ndarray]:
+    """Return the arrays of an open safetensors file. They may be written to; the file stays as it is.
+
+    They are mapped, not loaded: an array takes memory when it is read, after its shape was found to be as expected.
+    """
+    stream.seek(0)
+    length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
+    if size < LENGTH_BYTES or length > min(MOST_META_BYTES, size - LENGTH_BYTES):
+        raise ValueError(f"its header has {length:,} bytes")
+    header = json.loads(stream.read(length).decode("utf-8"))
+    _check_values(header, 0)
+    if not isinstance(header, dict):
+        raise TypeError("its header is not an object")
+    header.pop("__metadata__", None)
+    begin = LENGTH_BYTES + length
+    data = np.memmap(stream, np.uint8, "c").view(np.ndarray)[begin:]
+    found, end = {}, 0
+    for name, entry in sorted(header.items(), key=lambda each: tuple(each[1]["data_offsets"])):
+        dtype, shape, (first, last) = KINDS[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        counts = (first, last, *shape)
+        if len(counts) > MOST_DIMENSIONS or not all(type(each) is int and 0 <= each <= size for each in counts):
+            raise ValueError(f"the shape or place of {name!r}")
+        if first != end or last - first != math.prod(shape) * dtype.itemsize or last > len(data):
+            raise ValueError(f"{name!r} does not lie where its shape says")
+        if (begin + first) % dtype.itemsize:
+            raise ValueError(f"{name!r} is not aligned")
+        found[name], end = data[first:last].view(dtype).reshape(shape), last
+    if end != len(data):
+        raise ValueError(f"{len(data) - end:,} bytes belong to no array")
+    return found
 
 
 def flush_directory(path: Path) -> None:
@@ -179,7 +213,7 @@ def _write_arrays(file: Path, arrays: Arrays) -> str:
     head += b" " * (-len(head) % ALIGN)
     digest = hashlib.sha256()
     with file.open("xb") as stream:
-        _append(stream, digest, len(head).to_bytes(8, "little") + head)
+        _append(stream, digest, len(head).to_bytes(LENGTH_BYTES, "little") + head)
         for _, array in ordered:
             # A part of a larger array is copied row by row, not as a whole: it may be a replay of gigabytes.
             for part in [array] if array.flags.c_contiguous else array:
