@@ -21,7 +21,11 @@ from hotloop.cli import evaluate, play
 from hotloop.errors import HotloopError
 from hotloop.files import write_whole
 from hotloop.training.agents import load
+from hotloop.training.pipelines import dqn_snake
+from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver
+from hotloop.training.run.counts import Counts
+from hotloop.training.run.resume import read_saved
 from hotloop.training.worker_process import STOPPING
 
 HALVES = """
@@ -250,3 +254,38 @@ def test_a_training_that_diverges_keeps_its_good_checkpoints(value: float, tmp_p
 def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
     result = run(Trainee([np.nan, 2.0]), options(tmp_path, steps=40, eval_every=30))
     assert (result.exit_code, result.best_eval_score) == (0, 2.0)
+
+
+COUNTS = {
+    "all 0": {"env_steps": 0, "frames": 0, "updates": 0, "episodes": 0},
+    "all large": dict.fromkeys(("env_steps", "frames", "updates", "episodes"), 1 << 53),
+    "few frames": {"env_steps": 20, "frames": 1, "updates": 8, "episodes": 2},
+    "many episodes": {"env_steps": 20, "frames": 20, "updates": 8, "episodes": 21},
+    "other updates": {"env_steps": 20, "frames": 20, "updates": 9, "episodes": 2},
+    "other episodes": {"env_steps": 20, "frames": 20, "updates": 8, "episodes": 3},
+}
+
+
+@pytest.mark.parametrize("kind", [None, *COUNTS])
+def test_counts_that_contradict_the_rest_are_refused(kind: str | None, tmp_path: Path) -> None:
+    """A checkpoint with counts of 0, or of 2**53, was resumed as if it were of that step."""
+    told = COUNTS[kind] if kind else {"env_steps": 20, "frames": 20, "updates": 8, "episodes": 2}
+    path = checkpoint.step_path(tmp_path, 20)
+    groups = {"learner": {"updates": np.array(8)}, "episodes": {"ended": np.array(2)}}
+    checkpoint.write(path, groups, {"pipeline": "fake", "config": {}, "counts": told, "best": None})
+    (tmp_path / "checkpoints" / "best").symlink_to(path.name)
+    for name in ("best", path.name):
+        if kind is None:
+            assert read_saved(tmp_path / "checkpoints" / name).counts == Counts(20, 20, 8, 2)
+            continue
+        with pytest.raises(HotloopError, match=r"the saved state is impossible: .*; use another checkpoint"):
+            read_saved(tmp_path / "checkpoints" / name)
+
+
+@pytest.mark.parametrize("value", [-1e308, 1.7e308, float("inf"), float("nan")])
+def test_a_setting_that_32_bits_cannot_hold_is_refused(value: float) -> None:
+    """A reward of 1e308 overflowed, and NumPy said so on stderr with lines of our source."""
+    with pytest.raises(HotloopError, match=r"reward.food"):
+        configuration.with_settings(dqn_snake.Config(), {"reward_food": value}, "a checkpoint")
+    with pytest.raises(HotloopError, match=r"--reward-food is .*: give a finite number, from"):
+        configuration.check_finite(dqn_snake.Config(reward_food=value))

@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from hotloop.errors import HotloopError
 from hotloop.files import write_whole
+from hotloop.training.run.config_checks import MOST
 
 C = TypeVar("C")
 FREE = frozenset({"kernel", "device", "threads", "workers", "restarts", "verbose"})
@@ -61,15 +62,18 @@ def with_settings(config: C, settings: Mapping[str, Any], source: str) -> C:
             seen = f"{source} has {name} = {value!r:.80}"
             raise HotloopError(f"{seen}: give a value of type {kind}, such as {known[name]!r}")
         known[name] = fitting
-    return type(config)(**known)
+    made = type(config)(**known)
+    check_finite(made)
+    return made
 
 
 def check_finite(config: Any) -> None:
-    """Refuse settings that are not finite: neither a checkpoint nor a learner can hold them."""
+    """Refuse settings that are not finite, or so large that what is computed from them in 32 bits would not be."""
     for each in fields(config):
         value = getattr(config, each.name)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise HotloopError(f"--{each.name.replace('_', '-')} is {value}: give a finite number")
+        if isinstance(value, float) and not abs(value) <= MOST:
+            flag = each.name.replace("_", "-")
+            raise HotloopError(f"--{flag} is {value}: give a finite number, from {-MOST:,} to {MOST:,}")
 
 
 def check_same(ours: Any, theirs: Mapping[str, Any], source: Path) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.files import resolved
 from hotloop.training.run import checkpoint
 from hotloop.training.run.counts import Counts
 from hotloop.training.state_checks import StateUnreadable, object_in, random_state, require_state, text_in
@@ -70,11 +71,13 @@ def read_saved(path: Path, only: Collection[str] | None = None, *, of_run_best: 
         require_state(best is None or type(best) in (int, float), "the best score is no number")
         alone = meta.get(ALONE, False)
         require_state(isinstance(alone, bool), f"{ALONE} is neither true nor false")
+        counts = Counts.of(object_in(meta, "counts"))
+        _check_counts(counts, found, alone)
         return Saved(
             path=found.path,
             pipeline=text_in(meta, "pipeline"),
             config=object_in(meta, "config"),
-            counts=Counts.of(object_in(meta, "counts")),
+            counts=counts,
             best=best,
             agent_only=alone,
             meta=meta,
@@ -82,3 +85,16 @@ def read_saved(path: Path, only: Collection[str] | None = None, *, of_run_best: 
         )
     except StateUnreadable as error:
         raise checkpoint.CheckpointUnreadable(f"{found.path}: {error}") from error
+
+
+def _check_counts(counts: Counts, found: checkpoint.Checkpoint, alone: bool) -> None:
+    """Refuse counts that contradict each other, the name of the checkpoint, or its arrays, as far as they were read."""
+    require_state(counts.frames >= counts.env_steps, f"{counts.frames} frames in {counts.env_steps} steps")
+    require_state(counts.episodes <= counts.env_steps, f"{counts.episodes} episodes in {counts.env_steps} steps")
+    named = None if alone else checkpoint.step_of(resolved(found.path))
+    require_state(named in (None, counts.env_steps), f"{counts.env_steps} steps in a checkpoint of step {named}")
+    for name, group, array in (("updates", "learner", "updates"), ("episodes", "episodes", "ended")):
+        held, counted = found.groups.get(group, {}).get(array), getattr(counts, name)
+        # Of another shape or type, it is refused by whoever takes it over.
+        if held is not None and held.shape == () and held.dtype.kind == "i":
+            require_state(int(held) == counted, f"{counted} {name}, of which its {group} has seen {int(held)}")
