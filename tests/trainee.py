@@ -14,7 +14,7 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.recording import Recording
 from hotloop.training.run.result import Result
-from hotloop.training.run.training_run import Shell
+from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Trainee:
 def run(
     trainee: Trainee, options: Options, at_step: dict[int, Any] | None = None, recording: Recording | None = None
 ) -> Result:
-    with Shell("fake", trainee.config, options, recording) as shell:
-        shell.begin(trainee)
-        while shell.going():
+    with TrainingRun("fake", trainee.config, options, recording) as run:
+        run.begin(trainee)
+        while run.going():
             trainee.turn()
-            shell.after_step()
+            run.after_step()
             if at_step and trainee.counts.env_steps in at_step:
                 at_step[trainee.counts.env_steps]()
-        return shell.finish()
+        return run.finish()
 
 
 def recorder() -> TrainingRecording:

@@ -37,7 +37,7 @@ from hotloop.training.run.options import Options
 class Seen(Exception):
     pass
 
-def look(shell, agent):
+def look(run, agent):
     subnormal = torch.from_numpy(np.full(1 << 22, 100, np.int32).view(np.float32))
     left = (subnormal * 1.5).view(torch.int32) != 0
     print(left[: 1 << 21].sum().item(), left[1 << 21 :].sum().item())
@@ -182,12 +182,12 @@ def test_a_device_that_cannot_compute_is_one_short_line(device: str, tmp_path: P
 LATE_SIGNALS = """
 import atexit, os, signal, sys
 from hotloop.cli import main, train
-from hotloop.training.run.training_run import Shell
+from hotloop.training.run.training_run import TrainingRun
 
 def send(number):
     os.kill(os.getpid(), number)
 
-def after_step(self, real=Shell.after_step):
+def after_step(self, real=TrainingRun.after_step):
     real(self)
     if self.going():
         send(FIRST)
@@ -198,7 +198,7 @@ def print_result(*args, real=train._print_result):
     send(signal.SIGTERM)
     return real(*args)
 
-Shell.after_step, train._print_result = after_step, print_result
+TrainingRun.after_step, train._print_result = after_step, print_result
 atexit.register(send, signal.SIGTERM)
 atexit.register(send, signal.SIGINT)
 sys.argv = ["hotloop", *WORDS]

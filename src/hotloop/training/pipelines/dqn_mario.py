@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
     from hotloop.training.run.resume import Saved
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,58 +274,58 @@ class Training:
         self.feeding.restore(object_in(saved.meta, "feeding"), version, self.counts.updates)
 
 
-def collect(run: Training, timed: Laps) -> Collected:
+def collect(training: Training, timed: Laps) -> Collected:
     """Wait until so many more steps are in replay as an update is made for; in this process, play them."""
-    with timed("collect", Phase.WAIT if run.config.workers else Phase.ENV):
-        got = run.collector.collect(run.config.train_every)
+    with timed("collect", Phase.WAIT if training.config.workers else Phase.ENV):
+        got = training.collector.collect(training.config.train_every)
     with timed("count", Phase.LOG):
-        ended = run.feeding.take(got)
+        ended = training.feeding.take(got)
         if ended.size:
-            run.episodes.take(ended)
-        run.counts.add(env_steps=got.steps, episodes=ended.shape[1], frames=got.frames)
+            training.episodes.take(ended)
+        training.counts.add(env_steps=got.steps, episodes=ended.shape[1], frames=got.frames)
     return got
 
 
-def learn(run: Training, timed: Laps) -> None:
+def learn(training: Training, timed: Laps) -> None:
     """Make one update, once there is enough to learn from."""
-    config, learner = run.config, run.agent.learner
-    if run.counts.env_steps < config.first_update:
+    config, learner = training.config, training.agent.learner
+    if training.counts.env_steps < config.first_update:
         return
     with timed("replay.sample"):
-        batch = run.replay.sample(config.batch, run.rng, beta=run.beta)
-        run.collector.sampled(batch.index)
+        batch = training.replay.sample(config.batch, training.rng, beta=training.beta)
+        training.collector.sampled(batch.index)
     # Over the largest of the batch, not of the whole replay: beside a step that is learnt perfectly all others would
     # weigh nothing, the less the nearer β is to 1, and Adam's ε would stop the learning.
     batch = batch._replace(weight=batch.weight / batch.weight.max())
     with timed("learn.update", Phase.OPTIMISE):
-        run.updated = learner.update(batch)
+        training.updated = learner.update(batch)
     if config.prioritised:
         with timed("replay.prioritise", Phase.STORE):
-            run.replay.update_priorities(batch.index, run.updated.td_abs)
-    run.counts.add(updates=1)
-    run.feeding.learnt(config.batch)
-    if config.publish_every and run.counts.updates % config.publish_every == 0:
-        publish(run, timed)
+            training.replay.update_priorities(batch.index, training.updated.td_abs)
+    training.counts.add(updates=1)
+    training.feeding.learnt(config.batch)
+    if config.publish_every and training.counts.updates % config.publish_every == 0:
+        publish(training, timed)
 
 
-def publish(run: Training, timed: Laps) -> None:
+def publish(training: Training, timed: Laps) -> None:
     """Hand the weights out to those who play."""
     with timed("weights.publish", Phase.SYNC_WEIGHTS):
-        version = run.collector.publish(run.agent.learner.weights())
-        run.feeding.published(version, run.counts.updates)
+        version = training.collector.publish(training.agent.learner.weights())
+        training.feeding.published(version, training.counts.updates)
 
 
-def conclude(run: Training, got: Collected, shell: Shell) -> None:
+def conclude(training: Training, got: Collected, run: TrainingRun) -> None:
     """At the end of an epoch say how it went and, where weights go out by epochs, hand them out."""
     for each in got.restarts:
-        shell.say(f"dqn-mario: worker {each.worker} was replaced: {each.reason}")
-    if not run.feeding.epoch_over():
+        run.say(f"dqn-mario: worker {each.worker} was replaced: {each.reason}")
+    if not training.feeding.epoch_over():
         return
-    numbers = run.counts.as_dict() | run.episodes.means() | run.scalars()
-    took_s = run.feeding.next_epoch()
-    shell.say(f"dqn-mario: {status(numbers | {'epochs': run.feeding.epochs}, took_s)}")
-    if run.config.publish_epochs and run.feeding.epochs % run.config.publish_epochs == 0:
-        publish(run, shell.timed)
+    numbers = training.counts.as_dict() | training.episodes.means() | training.scalars()
+    took_s = training.feeding.next_epoch()
+    run.say(f"dqn-mario: {status(numbers | {'epochs': training.feeding.epochs}, took_s)}")
+    if training.config.publish_epochs and training.feeding.epochs % training.config.publish_epochs == 0:
+        publish(training, run.timed)
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
@@ -336,52 +336,52 @@ def train(config: Config, options: Options | None = None, recording: Recording |
         options: How long, what to write, and where.
         recording: The recorder around the run, if there is one.
     """
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     mario.check(config)
     with (
         torch_threads(config.threads),
         nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
-        Shell("dqn-mario", config, options or OPTIONS, recording) as shell,
+        TrainingRun("dqn-mario", config, options or OPTIONS, recording) as run,
     ):
-        run = prepare(shell, agent)
-        with run.collector:
-            if run.config.workers:
-                with shell.preparing("workers"):
-                    run.collector.get_ready()
-            shell.begin(run)
-            run.feeding.begin()
-            while shell.going():
-                got = collect(run, shell.timed)
-                learn(run, shell.timed)
-                conclude(run, got, shell)
-                shell.after_step()
-            return shell.finish()
+        training = prepare(run, agent)
+        with training.collector:
+            if training.config.workers:
+                with run.preparing("workers"):
+                    training.collector.get_ready()
+            run.begin(training)
+            training.feeding.begin()
+            while run.going():
+                got = collect(training, run.timed)
+                learn(training, run.timed)
+                conclude(training, got, run)
+                run.after_step()
+            return run.finish()
 
 
-def prepare(shell: Shell, agent: Agent) -> Training:
+def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
-    config: Config = shell.config
-    saved = shell.checkpoint
+    config: Config = run.config
+    saved = run.checkpoint
     if saved is not None and saved.config.get("workers") != config.workers:
         raise HotloopError(
             f"cannot resume with --workers {config.workers}: each has its own part of the replay, and there were "
             f"{saved.config.get('workers')}; leave it out"
         )
-    with shell.preparing("learner"):
+    with run.preparing("learner"):
         kernel, note = mario_setup.settle(agent.learner, config)
     config = replace(config, kernel=kernel)
     if note:
-        shell.say(note)
-    with shell.preparing("replay"):
+        run.say(note)
+    with run.preparing("replay"):
         replay = mario_setup.make_replay(config)
-    with shell.preparing("consoles"):
+    with run.preparing("consoles"):
         exploration = mario_setup.explored(config)
         collector = mario_setup.make_collector(config, replay, agent.learner, exploration)
     rng, counts, episodes = np.random.default_rng([config.seed]), Counts(), Episodes(config.lanes)
-    run = Training(config, collector, replay, agent, exploration, rng, counts, episodes, Feeding(config.epoch))
-    if shell.checkpoint is not None:
-        run.restore(shell.checkpoint)
-        shell.say("hotloop: episodes that were going on are not saved: all consoles go on with new ones")
-    return run
+    training = Training(config, collector, replay, agent, exploration, rng, counts, episodes, Feeding(config.epoch))
+    if run.checkpoint is not None:
+        training.restore(run.checkpoint)
+        run.say("hotloop: episodes that were going on are not saved: all consoles go on with new ones")
+    return training

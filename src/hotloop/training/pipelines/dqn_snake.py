@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
     from hotloop.training.run.resume import Saved
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,34 +232,34 @@ class Training:
         self.counts = saved.counts
 
 
-def collect(run: Training, timed: Laps) -> None:
+def collect(training: Training, timed: Laps) -> None:
     """Play one action in every game and store what came of it."""
     with timed("act"):
-        action = run.agent.explore(run.obs, run.counts.episodes, run.rng)
+        action = training.agent.explore(training.obs, training.counts.episodes, training.rng)
     with timed("env.step"):
-        obs, reward, terminated, truncated, info = run.env.step(action)
+        obs, reward, terminated, truncated, info = training.env.step(action)
     with timed("replay.store"):
-        run.replay.add(run.obs, action, reward, terminated, truncated, info.get("final_obs", obs))
+        training.replay.add(training.obs, action, reward, terminated, truncated, info.get("final_obs", obs))
     with timed("count", Phase.LOG):
         score = info["final_info"]["score"] if "final_info" in info else info["score"]
-        ended = run.episodes.step(reward, terminated | truncated, score)
-        run.counts.add(env_steps=len(action), episodes=ended)
-    run.obs = obs
+        ended = training.episodes.step(reward, terminated | truncated, score)
+        training.counts.add(env_steps=len(action), episodes=ended)
+    training.obs = obs
 
 
-def learn(run: Training, timed: Laps) -> None:
+def learn(training: Training, timed: Laps) -> None:
     """Make a round of updates, if it is time for one."""
-    config, counts = run.config, run.counts
+    config, counts = training.config, training.counts
     vector_steps = counts.env_steps // config.envs
-    if len(run.replay) < config.first_update or vector_steps % config.train_every:
+    if len(training.replay) < config.first_update or vector_steps % config.train_every:
         return
     with timed("replay.sample"):
-        batch = run.replay.sample(config.updates_per_step * config.batch, run.rng)
+        batch = training.replay.sample(config.updates_per_step * config.batch, training.rng)
     with timed("learn.update", Phase.OPTIMISE):
-        run.updated = run.agent.learner.update(batch)
+        training.updated = training.agent.learner.update(batch)
     if config.prioritised:
         with timed("replay.prioritise", Phase.STORE):
-            run.replay.update_priorities(batch.index, run.updated.td_abs)
+            training.replay.update_priorities(batch.index, training.updated.td_abs)
     counts.add(updates=config.updates_per_step)
 
 
@@ -271,44 +271,44 @@ def train(config: Config, options: Options | None = None, recording: Recording |
         options: How long, what to write, and where.
         recording: The recorder around the run, if there is one.
     """
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     with (
         torch_threads(config.threads),
         nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
-        Shell("dqn-snake", config, options or Options(), recording) as shell,
+        TrainingRun("dqn-snake", config, options or Options(), recording) as run,
     ):
-        run = prepare(shell, agent)
-        shell.begin(run)
-        while shell.going():
-            collect(run, shell.timed)
-            learn(run, shell.timed)
-            shell.after_step()
-        return shell.finish()
+        training = prepare(run, agent)
+        run.begin(training)
+        while run.going():
+            collect(training, run.timed)
+            learn(training, run.timed)
+            run.after_step()
+        return run.finish()
 
 
-def prepare(shell: Shell, agent: Agent) -> Training:
+def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
     from hotloop.training.learn import supported_kernels
 
-    config: Config = shell.config
+    config: Config = run.config
     supported = supported_kernels(agent.learner.config, agent.learner.device)
     with learner_compiled_ahead("dqn-snake", config, "hotloop.training.learn.dqn.fused", supported):
-        with shell.preparing("games"):
+        with run.preparing("games"):
             env = snake.make_env(config, config.envs)
             obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))
-        with shell.preparing("replay"):
+        with run.preparing("replay"):
             replay = make_replay(config, obs, config.buffer)
             rehearse(config, obs)
-    with shell.preparing("learner"):
+    with run.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, config.updates_per_step))
         agent.explore(obs, 0, np.random.default_rng(0))
     rng = np.random.default_rng([config.seed])
-    run = Training(config, env, replay, agent, rng, obs, Counts(), Episodes(config.envs))
-    if shell.checkpoint is not None:
-        run.restore(shell.checkpoint)
-    return run
+    training = Training(config, env, replay, agent, rng, obs, Counts(), Episodes(config.envs))
+    if run.checkpoint is not None:
+        training.restore(run.checkpoint)
+    return training
 
 
 def make_replay(config: Config, obs: np.ndarray, capacity: int) -> VectorReplay:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
     from hotloop.training.run.resume import Saved
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
 POLICY = span("recurrent_policy_forward", Phase.ACT)
 
@@ -261,31 +261,31 @@ class Training:
         self.solved = Solved(self.config.envs, self.config.max_steps)
 
 
-def collect(run: Training, timed: Laps) -> np.ndarray:
+def collect(training: Training, timed: Laps) -> np.ndarray:
     """Play T steps on every board; return what was remembered before the first."""
-    steps, learner, before = run.steps, run.agent.learner, run.memory
-    for t in range(run.config.rollout):
+    steps, learner, before = training.steps, training.agent.learner, training.memory
+    for t in range(training.config.rollout):
         if steps.planes is not None:
             with timed("rollout.store"):
-                steps.planes[t] = run.env.puzzles().planes()
+                steps.planes[t] = training.env.puzzles().planes()
         with timed("act"), POLICY:
-            acted, memory = learner.act(run.obs, run.memory, run.fresh, run.rng)
+            acted, memory = learner.act(training.obs, training.memory, training.fresh, training.rng)
         with timed("env.step"):
-            obs, reward, terminated, truncated, info = run.env.step(acted.action)
+            obs, reward, terminated, truncated, info = training.env.step(acted.action)
         with timed("rollout.store"):
-            steps.obs[t], steps.fresh[t], steps.action[t] = run.obs, run.fresh, acted.action
+            steps.obs[t], steps.fresh[t], steps.action[t] = training.obs, training.fresh, acted.action
             steps.log_prob[t], steps.value[t], steps.reward[t] = acted.log_prob, acted.value, reward
             steps.terminated[t], steps.truncated[t] = terminated, truncated
         if truncated.any():
             with timed("act"), POLICY:
                 steps.next_value[t, truncated] = _last_values(learner, info["final_obs"], memory, truncated)
         with timed("count", Phase.LOG):
-            ended = run.episodes.step(reward, terminated | truncated, terminated.astype(np.float64))
-            run.solved.step(terminated | truncated, terminated)
-            run.counts.add(env_steps=len(reward), episodes=ended)
-        run.obs, run.fresh, run.memory = obs, terminated | truncated, memory
+            ended = training.episodes.step(reward, terminated | truncated, terminated.astype(np.float64))
+            training.solved.step(terminated | truncated, terminated)
+            training.counts.add(env_steps=len(reward), episodes=ended)
+        training.obs, training.fresh, training.memory = obs, terminated | truncated, memory
     with timed("act"), POLICY:
-        _, following, _ = learner.evaluate(run.obs, run.memory, run.fresh)
+        _, following, _ = learner.evaluate(training.obs, training.memory, training.fresh)
         following = np.concatenate([steps.value[1:], following[None]])
         np.copyto(steps.next_value, following, where=~steps.truncated)
     return before
@@ -298,11 +298,11 @@ def _last_values(learner: Any, final: np.ndarray, memory: np.ndarray, which: np.
     return values
 
 
-def learn(run: Training, before: np.ndarray, timed: Laps) -> None:
+def learn(training: Training, before: np.ndarray, timed: Laps) -> None:
     """Make the passes over what was collected."""
     from hotloop.training.learn import Sequences, gae
 
-    config, steps = run.config, run.steps
+    config, steps = training.config, training.steps
     with timed("advantages", Phase.FORWARD):
         advantage = gae(
             steps.reward, steps.value, steps.next_value, steps.terminated, steps.truncated, config.gamma,
@@ -312,17 +312,17 @@ def learn(run: Training, before: np.ndarray, timed: Laps) -> None:
     seen = (steps.obs, steps.fresh, before, steps.action, steps.log_prob)
     rollout = Sequences(*seen, advantage, returns, steps.planes)
     with timed("learn.update", Phase.OPTIMISE):
-        run.updated = run.agent.learner.update(rollout, run.rng)
-    run.counts.add(updates=config.updates_per_iteration)
+        training.updated = training.agent.learner.update(rollout, training.rng)
+    training.counts.add(updates=config.updates_per_iteration)
 
 
-def promote(run: Training, shell: Shell) -> None:
+def promote(training: Training, run: TrainingRun) -> None:
     """Go to the next level, if enough of the last 100 boards were solved."""
-    solved, last = run.solved.share(), ricochet.known_levels(run.config.robots)[-1]
-    enough = solved is not None and solved >= run.config.promotion
-    if run.config.curriculum and enough and run.level < last:
-        run.go_to(run.level + 1)
-        shell.say(f"ppo-ricochet: {solved:.0%} of the last 100 boards solved: on to level {run.level}")
+    solved, last = training.solved.share(), ricochet.known_levels(training.config.robots)[-1]
+    enough = solved is not None and solved >= training.config.promotion
+    if training.config.curriculum and enough and training.level < last:
+        training.go_to(training.level + 1)
+        run.say(f"ppo-ricochet: {solved:.0%} of the last 100 boards solved: on to level {training.level}")
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
@@ -333,26 +333,26 @@ def train(config: Config, options: Options | None = None, recording: Recording |
         options: How long, what to write, and where.
         recording: The recorder around the run, if there is one.
     """
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     config, options = replace(config, precision=settled(config.precision, config.device)), options or OPTIONS
     with (
         torch_threads(config.threads),
         nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
-        Shell("ppo-ricochet", config, options, recording) as shell,
+        TrainingRun("ppo-ricochet", config, options, recording) as run,
     ):
-        run = prepare(shell, agent, evaluates=options.eval_episodes > 0)
+        training = prepare(run, agent, evaluates=options.eval_episodes > 0)
         try:
-            shell.begin(run)
-            while shell.going():
-                before = collect(run, shell.timed)
-                learn(run, before, shell.timed)
-                promote(run, shell)
-                shell.after_step()
-            return shell.finish()
+            run.begin(training)
+            while run.going():
+                before = collect(training, run.timed)
+                learn(training, before, run.timed)
+                promote(training, run)
+                run.after_step()
+            return run.finish()
         finally:
-            run.env.close()
+            training.env.close()
 
 
 def settled(precision: str, device: str) -> Any:
@@ -364,24 +364,24 @@ def settled(precision: str, device: str) -> Any:
     return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported() else "float32"
 
 
-def prepare(shell: Shell, agent: Agent, evaluates: bool = True) -> Training:
+def prepare(run: TrainingRun, agent: Agent, evaluates: bool = True) -> Training:
     """Build everything."""
-    config: Config = replace(shell.config, kernel="torch")
-    with shell.preparing("bank"):
+    config: Config = replace(run.config, kernel="torch")
+    with run.preparing("bank"):
         ricochet.check_bank(config, evaluates)
-    with shell.preparing("boards"):
+    with run.preparing("boards"):
         env = ricochet.make_env(config, config.envs, config.level)
         obs, _ = env.reset(seed=config.seed)
-    with shell.preparing("learner"):
+    with run.preparing("learner"):
         fresh = np.ones(config.envs, np.bool_)
         agent.learner.warm(obs)
     steps, rng = Steps.empty(config.rollout, obs, agent.taught), np.random.default_rng([config.seed])
     memory, episodes = agent.nothing(config.envs), Episodes(config.envs)
     solved = Solved(config.envs, config.max_steps)
-    run = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level, solved)
-    if shell.checkpoint is not None:
-        run.restore(shell.checkpoint)
-    return run
+    training = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level, solved)
+    if run.checkpoint is not None:
+        training.restore(run.checkpoint)
+    return training
 
 
 def _learner_config(config: Config) -> BoardPPOConfig:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
     from hotloop.training.run.resume import Saved
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,16 +209,16 @@ class Training:
         self.counts = saved.counts
 
 
-def collect(run: Training, timed: Laps) -> None:
+def collect(training: Training, timed: Laps) -> None:
     """Play T steps in every game."""
-    steps, learner = run.steps, run.agent.learner
-    for t in range(run.config.rollout):
+    steps, learner = training.steps, training.agent.learner
+    for t in range(training.config.rollout):
         with timed("act"):
-            acted = run.agent.explore(run.obs, run.counts.episodes, run.rng)
+            acted = training.agent.explore(training.obs, training.counts.episodes, training.rng)
         with timed("env.step"):
-            obs, reward, terminated, truncated, info = run.env.step(acted.action)
+            obs, reward, terminated, truncated, info = training.env.step(acted.action)
         with timed("rollout.store"):
-            steps.obs[t], steps.action[t], steps.log_prob[t] = run.obs, acted.action, acted.log_prob
+            steps.obs[t], steps.action[t], steps.log_prob[t] = training.obs, acted.action, acted.log_prob
             steps.value[t], steps.reward[t] = acted.value, reward
             steps.terminated[t], steps.truncated[t] = terminated, truncated
         if truncated.any():
@@ -226,19 +226,19 @@ def collect(run: Training, timed: Laps) -> None:
                 steps.next_value[t, truncated] = learner.value(info["final_obs"])[truncated]
         with timed("count", Phase.LOG):
             score = info["final_info"]["score"] if "final_info" in info else info["score"]
-            ended = run.episodes.step(reward, terminated | truncated, score)
-            run.counts.add(env_steps=len(reward), episodes=ended)
-        run.obs = obs
+            ended = training.episodes.step(reward, terminated | truncated, score)
+            training.counts.add(env_steps=len(reward), episodes=ended)
+        training.obs = obs
     with timed("act"):
-        following = np.concatenate([steps.value[1:], learner.value(run.obs)[None]])
+        following = np.concatenate([steps.value[1:], learner.value(training.obs)[None]])
         np.copyto(steps.next_value, following, where=~steps.truncated)
 
 
-def learn(run: Training, timed: Laps) -> None:
+def learn(training: Training, timed: Laps) -> None:
     """Make the passes over what was collected."""
     from hotloop.training.learn import Rollout, gae
 
-    config, steps = run.config, run.steps
+    config, steps = training.config, training.steps
     with timed("advantages", Phase.FORWARD):
         reward = steps.reward * np.float32(config.reward_scale)
         advantage = gae(
@@ -252,8 +252,8 @@ def learn(run: Training, timed: Laps) -> None:
             (advantage + steps.value).ravel(),
         )
     with timed("learn.update", Phase.OPTIMISE):
-        run.updated = run.agent.learner.update(rollout, run.rng)
-    run.counts.add(updates=config.updates_per_iteration)
+        training.updated = training.agent.learner.update(rollout, training.rng)
+    training.counts.add(updates=config.updates_per_iteration)
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
@@ -264,40 +264,40 @@ def train(config: Config, options: Options | None = None, recording: Recording |
         options: How long, what to write, and where.
         recording: The recorder around the run, if there is one.
     """
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     with (
         torch_threads(config.threads),
         nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
-        Shell("ppo-snake", config, options or Options(), recording) as shell,
+        TrainingRun("ppo-snake", config, options or Options(), recording) as run,
     ):
-        run = prepare(shell, agent)
-        shell.begin(run)
-        while shell.going():
-            collect(run, shell.timed)
-            learn(run, shell.timed)
-            shell.after_step()
-        return shell.finish()
+        training = prepare(run, agent)
+        run.begin(training)
+        while run.going():
+            collect(training, run.timed)
+            learn(training, run.timed)
+            run.after_step()
+        return run.finish()
 
 
-def prepare(shell: Shell, agent: Agent) -> Training:
+def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
     from hotloop.training.learn import supported_ppo_kernels
 
-    config: Config = shell.config
+    config: Config = run.config
     supported = supported_ppo_kernels(agent.learner.config, agent.learner.device)
     with (
         learner_compiled_ahead("ppo-snake", config, "hotloop.training.learn.ppo.fused", supported),
-        shell.preparing("games"),
+        run.preparing("games"),
     ):
         env = snake.make_env(config, config.envs)
         obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))
-    with shell.preparing("learner"):
+    with run.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, config.updates_per_iteration))
         agent.explore(obs, 0, np.random.default_rng(0))
     steps, rng = Steps.empty(config.rollout, obs), np.random.default_rng([config.seed])
-    run = Training(config, env, agent, steps, rng, obs, Counts(), Episodes(config.envs))
-    if shell.checkpoint is not None:
-        run.restore(shell.checkpoint)
-    return run
+    training = Training(config, env, agent, steps, rng, obs, Counts(), Episodes(config.envs))
+    if run.checkpoint is not None:
+        training.restore(run.checkpoint)
+    return training

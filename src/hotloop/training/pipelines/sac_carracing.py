@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
     from hotloop.training.run.resume import Saved
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
     from hotloop.training.run.update_report import UpdateReport
 
 KERNELS_STRIDES = ((8, 4), (4, 2), (3, 1))
@@ -234,40 +234,40 @@ class Training:
         self.driven = 0
 
 
-def collect(run: Training, timed: Laps) -> None:
+def collect(training: Training, timed: Laps) -> None:
     """Drive every car for one decision and store what came of it."""
-    config = run.config
+    config = training.config
     with timed("act"):
-        action = run.agent.explore(run.stacks.seen, run.counts.env_steps, run.rng)
+        action = training.agent.explore(training.stacks.seen, training.counts.env_steps, training.rng)
     with timed("env.step"):
-        frames, reward, terminated, truncated, info = run.env.step(carracing.controls(action, config))
+        frames, reward, terminated, truncated, info = training.env.step(carracing.controls(action, config))
     with timed("replay.store"):
         scaled = reward * np.float32(config.reward_scale)
-        run.replay.add(run.frames, action, scaled, terminated, truncated, info.get("final_obs", frames))
+        training.replay.add(training.frames, action, scaled, terminated, truncated, info.get("final_obs", frames))
     with timed("observe", Phase.OBSERVE):
         over = terminated | truncated
-        run.stacks.push(frames, over)
+        training.stacks.push(frames, over)
     with timed("count", Phase.LOG):
-        ended = run.episodes.step(reward, over)
-        driven, run.driven = carracing.frames_driven(info, run.driven)
-        run.counts.add(env_steps=len(action), episodes=ended, frames=driven)
-    run.frames = frames
+        ended = training.episodes.step(reward, over)
+        driven, training.driven = carracing.frames_driven(info, training.driven)
+        training.counts.add(env_steps=len(action), episodes=ended, frames=driven)
+    training.frames = frames
 
 
-def learn(run: Training, timed: Laps) -> None:
+def learn(training: Training, timed: Laps) -> None:
     """Make a round of updates, once there is enough to learn from."""
-    config = run.config
-    if run.counts.env_steps < config.first_update:
+    config = training.config
+    if training.counts.env_steps < config.first_update:
         return
-    told, report = [], run.report
+    told, report = [], training.report
     for _ in range(config.updates_per_step):
         with nullcontext() if report is None else report.whole():
             with timed("replay.sample"), nullcontext() if report is None else report("sample"):
-                batch = run.replay.sample(config.batch, run.rng)
+                batch = training.replay.sample(config.batch, training.rng)
             with timed("learn.update", Phase.OPTIMISE):
-                told.append(run.agent.learner.update(batch, *([] if report is None else [report])))
-    run.updated = type(told[0])(*(np.concatenate(each) for each in zip(*told, strict=True)))
-    run.counts.add(updates=config.updates_per_step)
+                told.append(training.agent.learner.update(batch, *([] if report is None else [report])))
+    training.updated = type(told[0])(*(np.concatenate(each) for each in zip(*told, strict=True)))
+    training.counts.add(updates=config.updates_per_step)
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
@@ -278,37 +278,37 @@ def train(config: Config, options: Options | None = None, recording: Recording |
         options: How long, what to write, and where.
         recording: The recorder around the run, if there is one.
     """
-    from hotloop.training.run.training_run import Shell
+    from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     with (
         torch_threads(config.threads),
         nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
-        Shell("sac-carracing", config, options or OPTIONS, recording) as shell,
+        TrainingRun("sac-carracing", config, options or OPTIONS, recording) as run,
     ):
-        run = prepare(shell, agent)
+        training = prepare(run, agent)
         try:
-            shell.begin(run)
-            while shell.going():
-                collect(run, shell.timed)
-                learn(run, shell.timed)
-                shell.after_step()
-            return shell.finish()
+            run.begin(training)
+            while run.going():
+                collect(training, run.timed)
+                learn(training, run.timed)
+                run.after_step()
+            return run.finish()
         finally:
-            run.env.close()
+            training.env.close()
 
 
-def prepare(shell: Shell, agent: Agent) -> Training:
+def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
-    config: Config = shell.config
-    with shell.preparing("cars"):
+    config: Config = run.config
+    with run.preparing("cars"):
         env = carracing.make_env(config, config.envs, config.workers, config.patience, recorded=True)
         frames, _ = env.reset(seed=training_seeds(config.seed, config.envs, np.uint32))
         stacks = carracing.Stacks(frames, config.stack)
-    with shell.preparing("replay"):
+    with run.preparing("replay"):
         replay = make_replay(config, frames, config.buffer)
         rehearse(config, frames)
-    with shell.preparing("learner"):
+    with run.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, 1))
         agent.learner.greedy(stacks.seen)
     rng = np.random.default_rng([config.seed])
@@ -316,12 +316,12 @@ def prepare(shell: Shell, agent: Agent) -> Training:
     if config.verbose:
         from hotloop.training.run.update_report import UpdateReport
 
-        report = UpdateReport(agent.learner, shell.say)
-    run = Training(config, env, replay, agent, rng, frames, stacks, Counts(), Episodes(config.envs), report)
-    if shell.checkpoint is not None:
-        run.restore(shell.checkpoint)
-        shell.say("hotloop: the physics of a car cannot be saved: all cars go on with new episodes")
-    return run
+        report = UpdateReport(agent.learner, run.say)
+    training = Training(config, env, replay, agent, rng, frames, stacks, Counts(), Episodes(config.envs), report)
+    if run.checkpoint is not None:
+        training.restore(run.checkpoint)
+        run.say("hotloop: the physics of a car cannot be saved: all cars go on with new episodes")
+    return training
 
 
 def make_replay(config: Config, seen: np.ndarray, capacity: int) -> FrameReplay | VectorReplay:

@@ -1,6 +1,6 @@
 """Progress: a bar with two lines of numbers in a terminal, plain lines elsewhere.
 
-Always to stderr, for stdout belongs to --json. Nothing here has a thread of its own: the loop's shell calls.
+Always to stderr, because stdout belongs to --json. There is no thread: `TrainingRun` calls it after a step.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""What stands around a training loop and is not training. The pipelines keep their loops short by leaving it here.
+"""What surrounds a training loop: run directory, recording, limits, progress, evaluation, checkpoints, signals.
 
-That is: run directory, recording, limits, progress, evaluation, checkpoints, signals. Nothing in here touches the
-state of the training: with or without it, the same seed gives the same weights.
+Pipelines leave all this here and keep their loops short. Nothing in this file changes the state of the training: the
+same seed gives the same weights.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ NOT_SAVED = 2
 
 
 class Trainee(Protocol):
-    """What the shell must know of a training that is going on."""
+    """What a `TrainingRun` needs from the training that it surrounds."""
 
     config: Any
     counts: Counts
@@ -63,7 +63,7 @@ class Trainee(Protocol):
         ...
 
 
-class Shell:
+class TrainingRun:
     """A run from its directory to its result; use as a context manager around the loop.
 
     Args:
@@ -94,7 +94,7 @@ class Shell:
         self._made_dir = False
         self._error: BaseException | None = None
 
-    def __enter__(self) -> Shell:
+    def __enter__(self) -> TrainingRun:
         self._started_ns = now_ns()
         if self._options.wandb:
             check_wandb()

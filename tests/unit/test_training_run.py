@@ -1,4 +1,4 @@
-"""The shell around a loop, tried with a trainee that learns nothing."""
+"""What surrounds a training loop, tested with a trainee that learns nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.trainee import Config, Trainee, options, recorder, run
 from hotloop.errors import HotloopError, Interrupted
 from hotloop.training.run import checkpoint
 from hotloop.training.run.curves import Scalars
-from hotloop.training.run.training_run import Shell
+from hotloop.training.run.training_run import TrainingRun
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> No
 
 
 def test_a_mistake_in_the_call_leaves_no_run_behind(tmp_path: Path) -> None:
-    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path), recorder()):
+    with pytest.raises(HotloopError, match="board"), TrainingRun("test", Config(), options(tmp_path), recorder()):
         raise HotloopError("board is 2")
     assert not (tmp_path / "run").exists()
 
@@ -129,7 +129,7 @@ def test_what_was_learnt_is_saved_when_a_run_cannot_go_on(tmp_path: Path) -> Non
 
 def test_a_mistake_in_the_call_leaves_an_empty_directory_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir(mode=0o750)
-    with pytest.raises(HotloopError, match="board"), Shell("test", Config(), options(tmp_path), recorder()):
+    with pytest.raises(HotloopError, match="board"), TrainingRun("test", Config(), options(tmp_path), recorder()):
         raise HotloopError("board is 2")
     assert list((tmp_path / "run").iterdir()) == []
     assert (tmp_path / "run").stat().st_mode & 0o777 == 0o750
@@ -353,9 +353,9 @@ def test_a_resumed_run_can_be_resumed_before_its_first_own_checkpoint(tmp_path: 
     # The best is at 30, the last at 100: a resumed run that is killed early must go on from 100.
     run(Trainee([7.0, 5.0, 5.0, 5.0]), options(tmp_path, steps=100, eval_every=30))
     more = options(tmp_path, steps=200, out=tmp_path / "more", resume=tmp_path / "run")
-    shell = Shell("fake", Config(), more)
-    with pytest.raises(KeyboardInterrupt), shell:
-        shell.begin(Trainee([]))
+    run_again = TrainingRun("fake", Config(), more)
+    with pytest.raises(KeyboardInterrupt), run_again:
+        run_again.begin(Trainee([]))
         raise KeyboardInterrupt
     last, best = (checkpoint.read(checkpoint.find(tmp_path / "more", best=best)) for best in (False, True))
     assert (last.meta["counts"]["env_steps"], best.meta["counts"]["env_steps"]) == (100, 30)
@@ -370,4 +370,4 @@ def test_settings_that_are_not_finite_are_refused(tmp_path: Path) -> None:
         clip: float = float("inf")
 
     with pytest.raises(HotloopError, match="--clip is inf: give a finite number"):
-        Shell("fake", Odd(), options(tmp_path))
+        TrainingRun("fake", Odd(), options(tmp_path))
