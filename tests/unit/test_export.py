@@ -101,8 +101,9 @@ def test_each_window_shows_its_call_tree_as_wide_as_its_time(scripted, tmp_path)
 def test_windows_are_drawn_from_corrected_times(scripted, tmp_path):
     """The trace says that a span took half of what the files say: then it is drawn half as wide as its neighbours."""
     [stream] = read_streams(scripted)
-    steps = [node for node, each in stream.places.items() if each.name == "env.step"]
-    assert stream.self_ns[np.isin(stream.node, steps)].sum() == 1_250 * MS
+    recorded = stream.thread
+    steps = [node for node, each in recorded.nodes.items() if each.name == "env.step"]
+    assert recorded.self_ns[np.isin(recorded.node, steps)].sum() == 1_250 * MS
     thread = scripted.thread
     halved = tuple(replace(n, self_ns=n.self_ns // 2, calls=n.calls * 4) if n.id in steps else n for n in thread.nodes)
     made = list(window_slices(stream, replace(thread, nodes=halved)))
@@ -271,7 +272,7 @@ def test_a_wrong_place_or_format_is_told(written, tmp_path):
 def test_a_writer_that_fails_leaves_what_was_there(written, tmp_path, monkeypatch):
     (tmp_path / "s.json").write_text("old")
 
-    def broken(trace, path):
+    def broken(report, trace, path):
         path.write_text("half")
         raise OSError(28, "No space left on device")
 

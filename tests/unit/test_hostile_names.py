@@ -123,7 +123,7 @@ def test_json_is_valid_safe_and_utf8(name, tmp_path):
 def test_charts_draw_any_name(name, tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error", UserWarning)
-        charts.write(report_of(name), trace_of(name), tmp_path / "c.png")
+        charts.write(report_of(name), tmp_path / "c.png")
     assert (tmp_path / "c.png").stat().st_size > 10_000
 
 

@@ -165,7 +165,7 @@ def test_an_empty_run_is_reported_in_every_form(tmp_path):
     report = view.build(trace, [])
     assert "The run is empty" in text.as_text(report)
     assert plain_json.loads(json.dumps(json.detailed(report, trace)))["spans"] == []
-    charts.write(report, trace, tmp_path / "empty.png")
+    charts.write(report, tmp_path / "empty.png")
     assert "no environment step" in progress_summary.periodic(trace)
 
 
@@ -173,7 +173,7 @@ def test_charts_are_a_png_of_six(tmp_path, trace):
     from PIL import Image
 
     file = tmp_path / "charts.png"
-    charts.write(view.build(trace, []), trace, file)
+    charts.write(view.build(trace, []), file)
     with Image.open(file) as image:
         assert image.width > 1500 and image.height > 800
         colours = {colour for _, colour in image.convert("RGB").getcolors(1 << 20)}
@@ -183,7 +183,7 @@ def test_charts_are_a_png_of_six(tmp_path, trace):
 
 def test_charts_take_names_with_dollars(tmp_path):
     trace = make_trace([place("$x^{$", Phase.ENV, 1.0, 5)])
-    charts.write(view.build(trace, []), trace, tmp_path / "c.png")
+    charts.write(view.build(trace, []), tmp_path / "c.png")
     assert (tmp_path / "c.png").stat().st_size > 1000
 
 

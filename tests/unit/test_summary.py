@@ -116,7 +116,7 @@ def test_workers_count_where_the_main_process_does_not():
     assert summary.rates(trace)["env_steps_per_s"].median == pytest.approx(300.0)
 
 
-def test_a_rate_is_that_of_the_loop_and_beside_it_those_of_its_windows():
+def test_a_rate_has_the_mean_of_the_loop_and_the_median_and_range_of_its_windows():
     steps = [1000, 100, 100, 100, 50]
     trace = make_trace([place("a", self_s=5.0)], counts={"env_steps": 1350}, windows={"env_steps": steps})
     rate = summary.rates(trace)["env_steps_per_s"]
@@ -126,7 +126,7 @@ def test_a_rate_is_that_of_the_loop_and_beside_it_those_of_its_windows():
     assert rate.low < 100.0 < rate.high
 
 
-def test_a_loop_that_collects_and_learns_in_turns_has_the_rate_of_both_together():
+def test_mean_and_median_differ_where_collecting_and_learning_take_turns():
     steps = [2000, 2000, 2000, 10, 10] * 3
     trace = make_trace([place("a", self_s=15.0)], counts={"env_steps": 18_060}, windows={"env_steps": steps})
     rate = summary.rates(trace)["env_steps_per_s"]
@@ -139,6 +139,6 @@ def test_a_loop_that_updates_in_bursts_still_has_an_update_rate():
     assert summary.rates(trace)["updates_per_s"].median == pytest.approx(20.0)
 
 
-def test_a_rate_of_something_that_happened_once_is_taken_over_all_of_the_time():
+def test_the_rate_of_a_single_event_is_taken_over_the_whole_loop():
     trace = make_trace([place("a", self_s=4.0)], counts={"episodes": 1}, windows={"episodes": [0, 0, 1, 0]})
     assert summary.rates(trace)["episodes_per_s"].median == pytest.approx(0.25)

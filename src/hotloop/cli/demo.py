@@ -71,7 +71,7 @@ def _explain(out: Path, quiet: bool) -> Path:
     if not quiet:
         print_rich(*terminal.render(report), most_width=terminal.MAX_WIDTH)
     path = out / "charts.png"
-    charts.write(report, trace, path)
+    charts.write(report, path)
     return path
 
 

@@ -47,7 +47,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.charts:
         from hotloop.profiling.report import charts
 
-        _write(arguments.charts, lambda path: charts.write(report, trace, path))
+        _write(arguments.charts, lambda path: charts.write(report, path))
     if arguments.detailed:
         _write(arguments.detailed, lambda path: json.write(json.detailed(report, trace), path))
     return 0

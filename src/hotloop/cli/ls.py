@@ -66,7 +66,7 @@ def _measured(each: RunInfo) -> tuple[float | None, float | None]:
     except HotloopError:
         return each.seconds, None
     seconds = each.seconds if each.seconds is not None else (trace.startup_ns / 1e9 + trace.wall_s)
-    return seconds, summary.rates(trace)["env_steps_per_s"].mean or None
+    return seconds, summary.rates(trace)["env_steps_per_s"].median or None
 
 
 def _ending(row: dict[str, Any]) -> str:

@@ -16,12 +16,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from hotloop import numbers
-from hotloop.counters import COUNTERS
 from hotloop.profiling.report.palette import colour
 from hotloop.profiling.report.printable import printable_report
-from hotloop.profiling.report.view import Report
-from hotloop.profiling.trace.model import Trace
-from hotloop.profiling.trace.summary import SpanRow, rate_over_time
+from hotloop.profiling.report.view import Report, Timeline
+from hotloop.profiling.trace.summary import SpanRow
 
 BARS = 12
 NAME_LENGTH = 32
@@ -31,25 +29,25 @@ RATE_COLOURS = {"env_steps": "#009e73", "frames": "#66c9a9", "updates": "#e69f00
 PNG_DPI = 110
 
 
-def write(report: Report, trace: Trace, path: Path) -> None:
+def write(report: Report, path: Path) -> None:
     """Draw the six charts into a PNG file."""
-    # A name may hold dollars and backslashes: it is no mathematics, whatever the user's own matplotlibrc says.
+    # Names may contain dollar signs and backslashes: never parse them as TeX, whatever the user's matplotlibrc says.
     with rc_context({"text.parse_math": False, "text.usetex": False}), warnings.catch_warnings():
         # A character that the font lacks is drawn as a box.
         warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        _write(printable_report(report), trace, path)
+        _write(printable_report(report), path)
 
 
-def _write(report: Report, trace: Trace, path: Path) -> None:
+def _write(report: Report, path: Path) -> None:
     figure = Figure(figsize=(17, 9.5), layout="constrained", facecolor="white")
     canvas = FigureCanvasAgg(figure)
     axes = figure.subplots(2, 3)
     _phases(axes[0, 0], report)
     _self_time(axes[0, 1], report)
     _per_call(axes[0, 2], report)
-    _phases_over_time(axes[1, 0], trace)
-    _memory(axes[1, 1], trace)
-    _rates(axes[1, 2], trace)
+    _phases_over_time(axes[1, 0], report.timeline)
+    _memory(axes[1, 1], report.timeline)
+    _rates(axes[1, 2], report.timeline)
     figure.suptitle(_title(report), fontsize=14, color=INK, fontweight="bold")
     figure.get_layout_engine().set(w_pad=0.15, h_pad=0.15)  # type: ignore[union-attr]
     canvas.print_png(str(path), metadata={"Title": report.name}, pil_kwargs={"optimize": True})
@@ -57,7 +55,7 @@ def _write(report: Report, trace: Trace, path: Path) -> None:
 
 def _title(report: Report) -> str:
     parts = [f"{report.name}: {numbers.seconds(report.wall_s)} of training"]
-    rate = report.rates["env_steps_per_s"].mean
+    rate = report.rates["env_steps_per_s"].median
     if rate:
         parts.append(f"{numbers.rate(rate)} env steps/s")
     return ", ".join(parts)
@@ -129,34 +127,22 @@ def _per_call(axes: Axes, report: Report) -> None:
 
 def _whisker(axes: Axes, at: int, row: SpanRow) -> None:
     tint = colour(row.phase)
-    # A span without a least time was only counted in some calls; a logarithmic axis needs more than zero.
+    # The minimum is 0 for a span that was not timed in every call, and a logarithmic axis needs more than zero.
     least = max(row.min_s, row.max_s * 1e-6)
     axes.plot([least, row.max_s], [at, at], color=tint, linewidth=2, alpha=0.5, solid_capstyle="round")
     axes.plot([max(row.p95_s, least)], [at], marker="|", markersize=11, markeredgewidth=2, color=tint)
     axes.plot([max(row.p50_s, least)], [at], marker="o", markersize=6.5, color=tint)
 
 
-def _phases_over_time(axes: Axes, trace: Trace) -> None:
+def _phases_over_time(axes: Axes, timeline: Timeline) -> None:
     _dress(axes, "Phases over time", "y")
-    windows = trace.main.windows
-    inside = windows.in_loop
-    ends = windows.end_ns[inside]
-    phases = [(phase, ns[inside]) for phase, ns in windows.phase_self_ns.items() if ns[inside].any()]
-    if len(ends) < 2 or not phases:
+    shares = timeline.phase_shares
+    if len(timeline.end_ns) < 2 or not shares:
         return _nothing(axes, "fewer than two windows")
-    phases.sort(key=lambda item: -int(item[1].sum()))
-    # Shares of what was measured: what recording cost is taken off already, so windows are not quite full.
-    measured = np.maximum(np.sum([ns for _, ns in phases], axis=0), 1)
-    # Steps are drawn towards the left, so the first window needs its begin.
-    layers = [np.concatenate([ns[:1] / measured[:1], ns / measured]) * 100 for _, ns in phases]
-    seconds = (np.concatenate([windows.start_ns[inside][:1], ends]) - trace.loop_start_ns) / 1e9
-    axes.stackplot(
-        seconds,
-        layers,
-        colors=[colour(phase) for phase, _ in phases],
-        labels=[str(phase) for phase, _ in phases],
-        step="pre",
-    )
+    # Steps are drawn to the left of their point, so the first window also needs a point at its start.
+    layers = [np.concatenate([share[:1], share]) * 100 for share in shares.values()]
+    seconds = timeline.seconds(np.concatenate([timeline.start_ns[:1], timeline.end_ns]))
+    axes.stackplot(seconds, layers, colors=[colour(phase) for phase in shares], labels=list(shares), step="pre")
     axes.set_xlim(seconds[0], seconds[-1])
     axes.set_ylim(0, 100)
     axes.set_ylabel("% of the time", fontsize=8.5, color=INK)
@@ -164,12 +150,12 @@ def _phases_over_time(axes: Axes, trace: Trace) -> None:
     axes.legend(fontsize=8, ncols=4, loc="upper center", bbox_to_anchor=(0.5, -0.13), frameon=False)
 
 
-def _memory(axes: Axes, trace: Trace) -> None:
+def _memory(axes: Axes, timeline: Timeline) -> None:
     _dress(axes, "Memory of the main process", "y")
-    memory = trace.main.memory
+    memory = timeline.memory
     if not len(memory.at_ns):
         return _nothing(axes, "no memory samples")
-    seconds = (memory.at_ns - trace.loop_start_ns) / 1e9
+    seconds = timeline.seconds(memory.at_ns)
     axes.fill_between(seconds, memory.rss_bytes, color="#56b4e9", alpha=0.25, linewidth=0)
     axes.plot(seconds, memory.rss_bytes, color="#0072b2", linewidth=1.6, label="resident (CPU)")
     if memory.gpu_bytes.any():
@@ -181,14 +167,14 @@ def _memory(axes: Axes, trace: Trace) -> None:
     axes.legend(fontsize=8, frameon=False, loc="lower right")
 
 
-def _rates(axes: Axes, trace: Trace) -> None:
+def _rates(axes: Axes, timeline: Timeline) -> None:
     _dress(axes, "Rates over time", "y")
+    seconds = timeline.seconds(timeline.end_ns)
     drawn = 0
-    for counter in COUNTERS:
-        seconds, per_s = rate_over_time(trace, counter)
-        if len(seconds) and per_s.any():
+    for counter, per_s in timeline.rates.items():
+        if per_s.any():
             label = counter.replace("_", " ") + "/s"
-            # Where a frame is a step, the two lines would cover each other.
+            # Dashed, because frames and env steps often coincide.
             style = "--" if counter == "frames" else "-"
             axes.plot(seconds, per_s, color=RATE_COLOURS[counter], linestyle=style, linewidth=1.6, label=label)
             drawn += 1

@@ -60,7 +60,7 @@ def _facts(report: Report) -> str:
     facts = [f"{numbers.seconds(report.wall_s)} of training"]
     for name, label in (("env_steps", "env steps"), ("updates", "updates"), ("episodes", "episodes")):
         if getattr(report.counts, name):
-            facts.append(f"{numbers.rate(report.rates[f'{name}_per_s'].mean)} {label}/s")
+            facts.append(f"{numbers.rate(report.rates[f'{name}_per_s'].median)} {label}/s")
     facts.append(f"{numbers.size(report.peak_rss_bytes)} at most")
     facts.append(f"recording cost {numbers.percent(report.overhead.share)}")
     return " · ".join(facts)

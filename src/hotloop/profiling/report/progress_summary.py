@@ -1,10 +1,10 @@
-"""A few lines about a run that is still going: printed in the training's own output, so plain and short."""
+"""A few lines about a run in progress. They are printed between the lines of the training itself: plain and short."""
 
 from __future__ import annotations
 
 from hotloop import numbers
 from hotloop.escaping import printable
-from hotloop.profiling.trace import summary
+from hotloop.profiling.report import view
 from hotloop.profiling.trace.model import Trace
 
 PHASES_SHOWN = 5
@@ -16,26 +16,25 @@ def periodic(trace: Trace, prefix: str = "hotloop") -> str:
 
     Args:
         trace: The run.
-        prefix: Whose line it is, among others of the training's output.
+        prefix: Start of the first line, to tell it apart from the output of the training.
     """
-    rates = summary.rates(trace)
-    counts, total = summary.counts(trace), summary.counts_total(trace)
-    memory = trace.main.memory
-    lines = [f"{prefix}: profile of {printable(trace.name)}, {numbers.seconds(trace.wall_s)} of the loop recorded"]
-    doing = []
+    report = view.build(trace, ())
+    lines = [f"{prefix}: profile of {printable(report.name)}, {numbers.seconds(report.wall_s)} of the loop recorded"]
+    rates = []
     for name, label in (("env_steps", "env steps"), ("updates", "updates"), ("episodes", "episodes")):
-        here, in_all = getattr(counts, name), getattr(total, name)
+        here, total = getattr(report.counts, name), getattr(report.counts_total, name)
         if here:
-            doing.append(f"{numbers.rate(rates[f'{name}_per_s'].mean)} {label}/s ({numbers.in_all(here, in_all)})")
-    lines.append("  " + (", ".join(doing) or "no environment step or update counted yet"))
-    rows = summary.phases(trace)
+            rate = numbers.rate(report.rates[f"{name}_per_s"].median)
+            rates.append(f"{rate} {label}/s ({numbers.in_all(here, total)})")
+    lines.append("  " + (", ".join(rates) or "no environment step or update counted yet"))
+    rows = report.phases
     for row, percent in list(zip(rows, numbers.percents([row.share for row in rows]), strict=True))[:PHASES_SHOWN]:
         if percent:
             bar = "█" * max(1, round(row.share * BAR_WIDTH))
             lines.append(f"  {row.phase:<13}{percent:>3} %  {bar}")
-    if len(memory.rss_bytes):
-        grown = int(memory.rss_bytes[-1] - memory.rss_bytes[0])
-        lines.append(f"  memory {numbers.size(int(memory.rss_bytes[-1]))} ({_signed(grown)} since the start)")
+    if report.rss_bytes:
+        growth = _signed(report.rss_growth_bytes)
+        lines.append(f"  memory {numbers.size(report.rss_bytes)} ({growth} since the start)")
     return "\n".join(lines)
 
 

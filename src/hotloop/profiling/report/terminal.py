@@ -154,7 +154,7 @@ def _loop_text(report: Report) -> Text:
 
 def _rate_text(report: Report, name: str) -> Text:
     rate = report.rates[name]
-    text = Text(numbers.rate(rate.mean), "bold")
+    text = Text(numbers.rate(rate.median), "bold")
     text.append(
         f"  (windows {numbers.rate(rate.low)} to {numbers.rate(rate.high)}, last {numbers.rate(rate.last)})", "dim"
     )
@@ -311,11 +311,8 @@ def _code(lines: list[str]) -> RenderableType:
 
 
 def _unrecorded(report: Report) -> str:
-    """Say how fast the run would be without the recorder."""
-    if not report.counts.env_steps or report.overhead.share >= 1:
-        return ""
-    rate = report.rates["env_steps_per_s"].mean / (1 - report.overhead.share)
-    return f" Unrecorded, expect {numbers.rate(rate)} env steps/s."
+    rate = report.unrecorded_env_steps_per_s
+    return f" Unrecorded, expect {numbers.rate(rate)} env steps/s." if rate is not None else ""
 
 
 def _notes(report: Report) -> Iterator[RenderableType]:

@@ -1,6 +1,6 @@
-"""The view model: all that any report says about a run, worked out once from the trace and its findings.
+"""The view model: every number that a report shows, computed once from the trace and its findings.
 
-Writers only lay it out, so terminal, text, JSON and charts cannot disagree.
+Terminal, text, JSON, notebook, charts, progress summary and exports only lay it out, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -9,10 +9,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
+
+from hotloop.counters import COUNTERS
 from hotloop.profiling.trace import summary
 from hotloop.profiling.trace.deep import NOTHING, Traced
 from hotloop.profiling.trace.drift import Drift, drift
-from hotloop.profiling.trace.model import Node, Overhead, Process, State, Thread, Trace
+from hotloop.profiling.trace.model import Memory, Node, Overhead, Process, State, Thread, Trace
 from hotloop.profiling.trace.summary import Counts, PhaseRow, Rate, SpanRow
 
 if TYPE_CHECKING:
@@ -68,9 +72,30 @@ class ProcessTable:
     threads: tuple[ThreadTable, ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """The loop over time: one entry per window of the main process that belongs to the loop."""
+
+    loop_start_ns: int
+    start_ns: NDArray[np.int64]
+    end_ns: NDArray[np.int64]
+    counts: Mapping[str, NDArray[np.int64]]
+    """By counter: the count at the end of each window, including the training that this run resumes."""
+    rates: Mapping[str, NDArray[np.float64]]
+    """By counter: amount per second in each window."""
+    phase_shares: Mapping[str, NDArray[np.float64]]
+    """By phase, largest first: share of the time measured in each window. Phases without any time are left out."""
+    memory: Memory
+    """Of the main process, start-up included."""
+
+    def seconds(self, at_ns: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Convert clock readings to seconds since the start of the loop."""
+        return (at_ns - self.loop_start_ns) / 1e9
+
+
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """Where it ran."""
+    """The machine of the run."""
 
     cores: int
     memory_bytes: int
@@ -83,13 +108,13 @@ class Machine:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything a report says."""
+    """Everything a report shows."""
 
     name: str
     path: str
     state: State
     exit_code: int | None
-    """Of the script, if it is known."""
+    """Exit code of the script, if known."""
     command: tuple[str, ...]
     missing: tuple[str, ...]
     """Why the recording is incomplete; empty if it is complete."""
@@ -101,14 +126,17 @@ class Report:
     attributed_share: float
     overhead: Overhead
     counts: Counts
-    """Of this run."""
+    """Counts of this run."""
     counts_total: Counts
-    """With those of the training that it resumes; equal to `counts` if it resumes none."""
+    """Counts including the training that this run resumes; equal to `counts` if it resumes none."""
     rates: Mapping[str, Rate]
+    timeline: Timeline
     phases: tuple[PhaseRow, ...]
     spans: tuple[SpanRow, ...]
     tree: tuple[TreeRow, ...]
     processes: tuple[ProcessTable, ...]
+    rss_bytes: int
+    """Last memory sample of the main process; 0 if there is none."""
     peak_rss_bytes: int
     rss_growth_bytes: int
     """From the first to the last memory sample of the main process."""
@@ -116,9 +144,16 @@ class Report:
     findings: tuple[Finding, ...]
     warnings: tuple[str, ...]
     traced: Traced = NOTHING
-    """What the closer looks saw."""
+    """Results of deep profiling: functions, operators and layers."""
     drift: Drift | None = None
-    """How the loop changed over time, if that is worth telling."""
+    """How the loop changed over time; None if there was no significant change."""
+
+    @property
+    def unrecorded_env_steps_per_s(self) -> float | None:
+        """Expected rate without the recorder; None if it is unknown."""
+        if not self.counts.env_steps or self.overhead.share >= 1:
+            return None
+        return self.rates["env_steps_per_s"].median / (1 - self.overhead.share)
 
 
 def build(trace: Trace, findings: Sequence[Finding]) -> Report:
@@ -140,10 +175,12 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         counts=summary.counts(trace),
         counts_total=summary.counts_total(trace),
         rates=summary.rates(trace),
+        timeline=_timeline(trace),
         phases=tuple(summary.phases(trace)),
         spans=tuple(summary.spans(trace)),
         tree=tuple(tree_rows(trace.thread, TREE_SHARE)),
         processes=tuple(_processes(trace)),
+        rss_bytes=int(memory.rss_bytes[-1]) if len(memory.rss_bytes) else 0,
         peak_rss_bytes=int(memory.rss_bytes.max(initial=0)),
         rss_growth_bytes=int(memory.rss_bytes[-1] - memory.rss_bytes[0]) if len(memory.rss_bytes) else 0,
         peak_gpu_bytes=int(memory.gpu_bytes.max(initial=0)),
@@ -151,6 +188,24 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         warnings=_warnings(trace),
         traced=trace.traced,
         drift=drift(trace),
+    )
+
+
+def _timeline(trace: Trace) -> Timeline:
+    windows = trace.main.windows
+    in_loop = windows.in_loop
+    self_ns = {str(phase): ns[in_loop] for phase, ns in windows.phase_self_ns.items() if ns[in_loop].any()}
+    # Shares of the measured time: recording overhead is already subtracted, so phases do not quite fill a window.
+    measured_ns = np.maximum(np.sum(list(self_ns.values()), axis=0), 1)
+    by_time = sorted(self_ns, key=lambda phase: -int(self_ns[phase].sum()))
+    return Timeline(
+        loop_start_ns=trace.loop_start_ns,
+        start_ns=windows.start_ns[in_loop],
+        end_ns=windows.end_ns[in_loop],
+        counts={name: summary.count_over_time(trace, name) for name in COUNTERS},
+        rates={name: summary.rate_over_time(trace, name) for name in COUNTERS},
+        phase_shares={phase: self_ns[phase] / measured_ns for phase in by_time},
+        memory=trace.main.memory,
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,9 @@ from hotloop.profiling.trace.deep import Traced
 from hotloop.profiling.trace.notebook_display import html_of
 from hotloop.profiling.trace.printed_timings import NOTHING as NOTHING_CLAIMED
 from hotloop.profiling.trace.printed_timings import Claims
+
+if TYPE_CHECKING:
+    from hotloop.profiling.trace.reading.names import NodeName
 
 FORMAT_VERSION = 1
 State = Literal["running", "finished", "failed", "interrupted", "killed", "ended", "unknown"]
@@ -179,6 +182,26 @@ class Thread:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class RecordedThread:
+    """A thread as recorded, window by window and without corrections, start-up included. Only exports need it.
+
+    The arrays have one row per window and node.
+    """
+
+    id: int
+    """Number of the thread in the files of its process."""
+    name: str
+    ident: int
+    main: bool
+    nodes: Mapping[int, NodeName]
+    window: NDArray[np.int64]
+    """Row of `Windows`."""
+    node: NDArray[np.int64]
+    calls: NDArray[np.int64]
+    self_ns: NDArray[np.int64]
+
+
 @dataclass(frozen=True)
 class Windows:
     """What happened when, in the main thread: one row a window (1 s at first, longer in long runs)."""
@@ -240,9 +263,10 @@ class Process:
     state: State
     warnings: tuple[str, ...]
     folder: str = ""
-    """Name of its folder in the run directory."""
+    """Name of its folder in the run directory; empty if the trace was not read from one."""
     shift_ns: int = 0
-    """What was added to its clock to get that of the main process."""
+    """Offset that was added to its clock to get the main process's clock."""
+    recorded: tuple[RecordedThread, ...] = ()
 
     @cached_property
     def main_thread(self) -> Thread:

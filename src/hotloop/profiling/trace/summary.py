@@ -1,7 +1,7 @@
 """The tables of a run: phases, spans, counts and rates. Pure functions on a `Trace`.
 
 Self time and total time are kept apart: self times sum to the wall time of the thread, totals of nested
-spans do not. Rates are those of the whole loop, and beside them the range of its windows.
+spans do not. A rate is the median over the windows of the loop.
 """
 
 from __future__ import annotations
@@ -77,17 +77,18 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Amount per second: of the whole loop, and how its windows differ."""
+    """Amount per second. Every report shows the median; the others are given beside it."""
 
     mean: float
-    """All there was, by the length of the loop."""
+    """Total amount divided by the length of the loop."""
     median: float
-    """Of the windows. A loop that collects for some windows and learns for others is in neither of the two."""
+    """Over windows, which are joined until none is empty: see `_coarse`."""
     low: float
     """5th percentile of the windows."""
     high: float
-    """95th percentile."""
+    """95th percentile of the windows."""
     last: float
+    """Rate in the last window."""
 
 
 def phases(trace: Trace) -> list[PhaseRow]:
@@ -150,11 +151,10 @@ def rates(trace: Trace) -> dict[str, Rate]:
     return {f"{name}_per_s": _rate(trace, name) for name in COUNTERS}
 
 
-def rate_over_time(trace: Trace, counter: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return the time since the loop began (s, end of each window) and the rate in it (1/s)."""
+def rate_over_time(trace: Trace, counter: str) -> NDArray[np.float64]:
+    """Return the amount per second in each window of the loop."""
     starts, ends, amounts = window_amounts(trace, counter)
-    seconds = (ends - starts) / 1e9
-    return (ends - trace.loop_start_ns) / 1e9, amounts / np.maximum(seconds, 1e-9)
+    return amounts / np.maximum((ends - starts) / 1e9, 1e-9)
 
 
 def count_over_time(trace: Trace, counter: str) -> NDArray[np.int64]:

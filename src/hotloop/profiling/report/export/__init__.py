@@ -1,7 +1,7 @@
 """A run in other tools' formats: a timeline for Perfetto, flame graphs for speedscope, tables as CSV, TensorBoard.
 
-Each writer is a function of a `Trace` and a path. `export` chooses it, and puts what it wrote in place whole or not
-at all. Writers are imported when asked for.
+Each writer is a function of a `Report`, its `Trace` and a path: the report has the numbers that other reports show as
+well, the trace everything else. `export` writes completely or not at all. Writers are imported when they are needed.
 """
 
 from __future__ import annotations
@@ -12,21 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hotloop.errors import HotloopError
+from hotloop.profiling.report import view
 from hotloop.profiling.report.export.target import check, place, size_of
+from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Trace
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What a run can be exported to."""
+    """An export format."""
 
     about: str
     ending: str
-    """Of the default name."""
+    """End of the default file name."""
     folder: bool
-    """Whether it is a folder of files."""
+    """Whether the export is a folder of files."""
     writer: str
-    """Module with a function `write(trace, path)`."""
+    """Module with a function `write(report, trace, path)`."""
 
 
 FORMATS = {
@@ -50,21 +52,22 @@ def export(trace: Trace, to: str, path: Path, force: bool = False) -> int:
         trace: The run.
         to: One of `FORMATS`, or `chrome`.
         path: The file, or for csv and tensorboard the folder. A file whose name ends in .gz is compressed.
-        force: Whether to replace what is there. Of a folder only the files of the same names are replaced.
+        force: Whether to replace an existing export. In a folder, only files of the same name are replaced.
 
     Returns:
         Bytes written.
 
     Raises:
-        HotloopError: The format is unknown, the place is taken or cannot be written.
+        HotloopError: The format is unknown, or the path exists or cannot be written.
     """
     kind = _format(to)
     check(path, kind.folder, force)
-    write: Callable[[Trace, Path], None] = importlib.import_module(
+    write: Callable[[Report, Trace, Path], None] = importlib.import_module(
         f"hotloop.profiling.report.export.{kind.writer}"
     ).write
+    report = view.build(trace, ())
     try:
-        place(path, lambda temporary: write(trace, temporary))
+        place(path, lambda temporary: write(report, trace, temporary))
     except OSError as error:
         raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another with --output") from error
     return size_of(path)

@@ -1,8 +1,8 @@
 """A timeline as trace events in JSON, the one format that ui.perfetto.dev and chrome://tracing both open.
 
-Every thread has a track of its single calls, where those were kept, and a track "by window" for all of the run: there
-each window shows its call tree, as wide as the time it took, in the order of the tree rather than of time. Rates and
-memory are counters. Times are microseconds since the beginning of the recording.
+Every thread has a track of its single calls, in the windows that kept them, and a track "by window" for the whole run.
+There each window shows its call tree, as wide as the time it took, in the order of the tree rather than of time. Rates
+and memory are counters. Times are microseconds since the start of the recording.
 """
 
 from __future__ import annotations
@@ -18,48 +18,46 @@ from hotloop.counters import COUNTERS
 from hotloop.escaping import json_text
 from hotloop.profiling.report.export.target import open_text
 from hotloop.profiling.report.export.windows import Slice, window_slices
+from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Process, Thread, Trace
 from hotloop.profiling.trace.reading.window_streams import ThreadStream, read_streams
-from hotloop.profiling.trace.summary import counts, rate_over_time
 
 FIRST_TID = 5_000_000
-"""Above any process id: viewers take the thread with a process's number for its main one, and want all different."""
-
-
+"""Above any process id: viewers require unique ids, and take the thread whose id is its process's for the main one."""
 MOST_SLICES = 1_000_000
-"""On the tracks "by window", over all threads: no viewer opens more."""
+"""On the tracks "by window", over all threads. Viewers cannot open more."""
 LONGEST_NAME = 200
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(report: Report, trace: Trace, path: Path) -> None:
     """Write the timeline of a run."""
     streams = read_streams(trace)
     starts = [process.start_ns for process in trace.processes]
     starts += [int(each.call_start_ns[0]) for each in streams if len(each.call_start_ns)]
     with open_text(path) as file:
         file.write('{"displayTimeUnit":"ms","otherData":')
-        file.write(_dumps(_about(trace)))
+        file.write(_dumps(_about(report)))
         file.write(',"traceEvents":[')
         between = "\n"
-        for event in _events(trace, streams, min(starts)):
+        for event in _events(report, trace, streams, min(starts)):
             file.write(between + event)
             between = ",\n"
         file.write("\n]}\n")
 
 
-def _events(trace: Trace, streams: list[ThreadStream], base_ns: int) -> Iterator[str]:
+def _events(report: Report, trace: Trace, streams: list[ThreadStream], base_ns: int) -> Iterator[str]:
     for i, process in enumerate(trace.processes):
         name = trace.name if process.main else process.name
         yield _metadata("process_name", process.pid, 0, {"name": name})
         yield _metadata("process_sort_index", process.pid, 0, {"sort_index": i})
         yield from _memory(process, base_ns)
-    yield from _rates(trace, base_ns)
+    yield from _rates(report, trace, base_ns)
     threads = {(p.pid, t.name, t.ident): t for p in trace.processes for t in p.threads}
     tid = FIRST_TID
     slices = count()
     for stream in streams:
-        known = threads.get((stream.pid, stream.thread, stream.ident))
-        mine = stream.pid if stream.main else tid
+        known = threads.get((stream.process.pid, stream.thread.name, stream.thread.ident))
+        mine = stream.process.pid if stream.thread.main else tid
         yield from _thread_names(stream, mine, tid + 1, 2 * (tid - FIRST_TID))
         yield from _calls(stream, mine, base_ns)
         yield from takewhile(lambda _: next(slices) < MOST_SLICES, _by_window(stream, known, tid + 1, base_ns))
@@ -67,15 +65,17 @@ def _events(trace: Trace, streams: list[ThreadStream], base_ns: int) -> Iterator
 
 
 def _thread_names(stream: ThreadStream, tid: int, window_tid: int, order: int) -> Iterator[str]:
-    for each, name, place in ((tid, stream.thread, order), (window_tid, f"{stream.thread}, by window", order + 1)):
-        yield _metadata("thread_name", stream.pid, each, {"name": name})
-        yield _metadata("thread_sort_index", stream.pid, each, {"sort_index": place})
+    pid, name = stream.process.pid, stream.thread.name
+    for each, label, place in ((tid, name, order), (window_tid, f"{name}, by window", order + 1)):
+        yield _metadata("thread_name", pid, each, {"name": label})
+        yield _metadata("thread_sort_index", pid, each, {"sort_index": place})
 
 
 def _calls(stream: ThreadStream, tid: int, base_ns: int) -> Iterator[str]:
+    head = f'{{"ph":"X","pid":{stream.process.pid},"tid":{tid}'
     heads = {
-        node: f'{{"ph":"X","pid":{stream.pid},"tid":{tid},"name":{_dumps(_short(place.name))},"cat":"{place.phase}"'
-        for node, place in stream.places.items()
+        node: f'{head},"name":{_dumps(_short(each.label))},"cat":"{stream.phase(node)}"'
+        for node, each in stream.thread.nodes.items()
     }
     columns = (stream.call_node, stream.call_start_ns - base_ns, stream.call_end_ns - stream.call_start_ns)
     for node, start, length in zip(*(column.tolist() for column in columns), strict=True):
@@ -85,29 +85,32 @@ def _calls(stream: ThreadStream, tid: int, base_ns: int) -> Iterator[str]:
 
 def _by_window(stream: ThreadStream, thread: Thread | None, tid: int, base_ns: int) -> Iterator[str]:
     for each in window_slices(stream, thread):
-        yield _dumps(_slice(each, stream.pid, tid, base_ns))
+        yield _dumps(_slice(each, stream.process.pid, tid, base_ns))
 
 
 def _slice(each: Slice, pid: int, tid: int, base_ns: int) -> dict[str, Any]:
-    # Whole microseconds: neighbours share an edge here, and a viewer that rounds must not see them overlap.
+    # Whole microseconds: neighbours share an edge here, and must not overlap in a viewer that rounds.
     start, end = (each.start_ns - base_ns) // 1000, (each.end_ns - base_ns) // 1000
     return {
-        "ph": "X", "pid": pid, "tid": tid, "name": _short(each.name), "cat": str(each.phase), "ts": start,
+        "ph": "X",
+        "pid": pid,
+        "tid": tid,
+        "name": _short(each.name),
+        "cat": str(each.phase),
+        "ts": start,
         "dur": end - start,
         "args": {"calls": each.calls, "total_ms": each.total_ns / 1e6, "self_ms": each.self_ns / 1e6},
-    }  # fmt: skip
+    }
 
 
-def _rates(trace: Trace, base_ns: int) -> Iterator[str]:
-    windows = trace.main.windows
-    starts = windows.start_ns[windows.in_loop]
-    for counter in COUNTERS:
-        _, per_s = rate_over_time(trace, counter)
+def _rates(report: Report, trace: Trace, base_ns: int) -> Iterator[str]:
+    starts = report.timeline.start_ns.tolist()
+    for counter, per_s in report.timeline.rates.items():
         if not per_s.any():
             continue
-        for start, value in zip(starts.tolist(), per_s.tolist(), strict=True):
+        for start, value in zip(starts, per_s.tolist(), strict=True):
             yield _counter(f"{counter}/s", trace.main.pid, start - base_ns, value)
-        # A counter keeps its last value for ever: the loop is over here.
+        # Viewers extend a counter's last value to the end of the timeline, so set it to 0 where the loop ends.
         yield _counter(f"{counter}/s", trace.main.pid, trace.loop_end_ns - base_ns, 0.0)
 
 
@@ -119,7 +122,7 @@ def _memory(process: Process, base_ns: int) -> Iterator[str]:
         ("GPU busy (%)", memory.gpu_busy_percent),
     )
     for name, values in series:
-        # What the machine does not tell is -1.
+        # -1 means that the machine does not report it.
         if np.any(values > 0):
             for at, value in zip(memory.at_ns.tolist(), values.tolist(), strict=True):
                 yield _counter(name, process.pid, at - base_ns, value)
@@ -133,14 +136,13 @@ def _metadata(kind: str, pid: int, tid: int, args: dict[str, Any]) -> str:
     return _dumps({"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args})
 
 
-def _about(trace: Trace) -> dict[str, Any]:
-    done = counts(trace)
+def _about(report: Report) -> dict[str, Any]:
     return {
-        "run": trace.name,
-        "state": trace.state,
-        "command": " ".join(str(word) for word in trace.manifest.get("command", ())),
+        "run": report.name,
+        "state": report.state,
+        "command": " ".join(str(word) for word in report.command),
         "written by": "hotloop",
-    } | {name: str(getattr(done, name)) for name in COUNTERS}
+    } | {name: str(getattr(report.counts, name)) for name in COUNTERS}
 
 
 def _short(name: str) -> str:

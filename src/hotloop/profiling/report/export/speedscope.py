@@ -12,13 +12,14 @@ from typing import Any
 
 from hotloop.escaping import json_text
 from hotloop.profiling.report.export.target import open_text
+from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Process, Sample, Thread, Trace
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 Key = tuple[str, str, int]
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(report: Report, trace: Trace, path: Path) -> None:
     """Write the flame graphs of a run."""
     frames: dict[Key, int] = {}
     profiles = [
@@ -29,7 +30,7 @@ def write(trace: Trace, path: Path) -> None:
     ]
     content = {
         "$schema": SCHEMA,
-        "name": trace.name,
+        "name": report.name,
         "exporter": f"hotloop@{_version()}",
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(key) for key in frames]},

@@ -1,13 +1,14 @@
-"""A run as CSV files, one a table, for pandas, polars, DuckDB or a spreadsheet.
+"""A run as CSV files, one per table, for pandas, polars, DuckDB or a spreadsheet.
 
-Every process and thread is in every table. Times are seconds; moments are seconds since the loop began, so what was
-before it is negative. Paths are names joined by " > ". Names are escaped by `escaping.csv_cell`: a spreadsheet computes
-a cell that begins with "=".
+Every table covers all processes and threads. Times are seconds; points in time are seconds since the start of the loop,
+negative before it. Paths are names joined by " > ". Names are escaped by `escaping.csv_cell`, because a spreadsheet
+evaluates a cell that begins with "=".
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ import pyarrow as pa
 from pyarrow import csv
 
 from hotloop.escaping import csv_cell
+from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Node, Process, Thread, Trace
 from hotloop.profiling.trace.reading.window_streams import read_streams
-from hotloop.profiling.trace.summary import thread_phases
+from hotloop.profiling.trace.summary import PhaseRow
 
 JOIN = " > "
 CLOSER_LOOK = "(closer look)"
@@ -29,12 +31,12 @@ LONGEST_PATH = 1_000
 Row = dict[str, Any]
 
 
-def write(trace: Trace, path: Path) -> None:
+def write(report: Report, trace: Trace, path: Path) -> None:
     """Write the tables into a new folder."""
     path.mkdir()
     for name, rows, schema in (
         ("spans", _spans(trace), SPANS),
-        ("phases", _phases(trace), PHASES),
+        ("phases", _phases(report, trace), PHASES),
         ("samples", _samples(trace), SAMPLES),
         ("counts", _counts(trace), COUNTS),
     ):
@@ -119,12 +121,16 @@ def _span(node: Node, path: str) -> Row:
     }  # fmt: skip
 
 
-def _phases(trace: Trace) -> Iterator[Row]:
-    for who, _, thread in _threads(trace):
-        for row in thread_phases(thread):
-            yield who | {
-                "phase": row.phase, "group": row.group, "calls": row.calls, "self_s": row.self_s, "share": row.share,
-            }  # fmt: skip
+def _phases(report: Report, trace: Trace) -> Iterator[Row]:
+    yield from _phase_rows(trace.main.pid, trace.main.name, trace.thread.name, report.phases)
+    for process in report.processes:
+        for thread in process.threads:
+            yield from _phase_rows(process.pid, process.name, thread.name, thread.phases)
+
+
+def _phase_rows(pid: int, process: str, thread: str, rows: Iterable[PhaseRow]) -> Iterator[Row]:
+    for row in rows:
+        yield {"pid": pid, "process": process, "thread": thread} | asdict(row)
 
 
 def _samples(trace: Trace) -> Iterator[Row]:
@@ -201,7 +207,7 @@ def _memory(trace: Trace) -> pa.Table:
                 "at_s": (memory.at_ns - trace.loop_start_ns) / 1e9,
                 "rss_bytes": memory.rss_bytes,
                 "gpu_bytes": memory.gpu_bytes,
-                # What the machine does not tell is -1 in a run, and empty here.
+                # -1 in a run means that the machine does not report it.
                 "gpu_busy_percent": pa.array(memory.gpu_busy_percent, mask=memory.gpu_busy_percent < 0),
             })
         )  # fmt: skip
@@ -213,15 +219,15 @@ def _calls(trace: Trace) -> Iterator[pa.Table]:
     for stream in read_streams(trace):
         nodes = np.unique(stream.call_node).tolist()
         paths = pa.array([csv_cell(_joined(stream.path(node))) for node in nodes], pa.string())
-        phases = [str(stream.places[node].phase) if node in stream.places else "" for node in nodes]
+        phases = [str(stream.phase(node)) if node in stream.thread.nodes else "" for node in nodes]
         for first in range(0, len(stream.call_node), PART_ROWS):
             part = slice(first, first + PART_ROWS)
             place = pa.array(np.searchsorted(nodes, stream.call_node[part]))
             size = len(place)
             yield pa.table(
                 {
-                    "pid": np.full(size, stream.pid),
-                    "thread": _same(stream.thread, size),
+                    "pid": np.full(size, stream.process.pid),
+                    "thread": _same(stream.thread.name, size),
                     "path": paths.take(place),
                     "phase": pa.array(phases, pa.string()).take(place),
                     "start_s": (stream.call_start_ns[part] - trace.loop_start_ns) / 1e9,

@@ -1,4 +1,4 @@
-"""A window's call tree as slices of a timeline: each as long as its time, one after the other, children inside."""
+"""A window's call tree as slices of a timeline: one after the other, each as long as its time, children inside."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import sum_by
-from hotloop.profiling.trace.model import Thread
+from hotloop.profiling.trace.model import RecordedThread, Thread
 from hotloop.profiling.trace.reading.window_streams import ThreadStream
 
 LEAST_NS = 2_000
-"""Slices shorter than this are left out: nobody could find them in a window of a second."""
+"""Shorter slices are left out: they are invisible in a window of a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,56 +32,58 @@ class Slice:
 def window_slices(stream: ThreadStream, thread: Thread | None) -> Iterator[Slice]:
     """Yield the slices of a thread, window by window, parents first.
 
-    Each node's self time over all windows is made to be that of the trace, which is corrected for what spans cost and
-    for calls that were not timed; then the tree is drawn to fill the window as far as the thread was seen in it.
+    Self times are scaled so that each node's sum over all windows is that of the trace, which is corrected for span
+    overhead and for calls that were not timed. Then the tree is drawn as wide as the time recorded in the window.
 
     Args:
-        stream: The thread, from the files.
-        thread: The same from the trace; None if it has no time in the loop.
+        stream: The thread as recorded.
+        thread: The same thread in the trace; None if it has no time in the loop.
     """
+    recorded, windows = stream.thread, stream.process.windows
     factors = _Factors(stream, thread)
-    order = np.argsort(stream.window, kind="stable")
-    edges = np.searchsorted(stream.window[order], np.arange(len(stream.window_start_ns) + 1))
-    for number in range(len(stream.window_start_ns)):
+    order = np.argsort(recorded.window, kind="stable")
+    edges = np.searchsorted(recorded.window[order], np.arange(len(windows.start_ns) + 1))
+    for number, (start_ns, end_ns) in enumerate(zip(windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True)):
         rows = order[edges[number] : edges[number + 1]]
         tree = _Tree(stream, thread)
         for row in rows.tolist():
-            node = int(stream.node[row])
-            if node in stream.places and not stream.places[node].dark:
+            node = int(recorded.node[row])
+            if node in recorded.nodes and not recorded.nodes[node].dark:
                 tree.add(node, factors.self_ns(node, row), factors.calls(node, row))
-        seen_ns = int(stream.self_ns[rows].sum())
-        start, end = int(stream.window_start_ns[number]), int(stream.window_end_ns[number])
-        yield from tree.slices(start, min(end - start, seen_ns))
+        recorded_ns = int(recorded.self_ns[rows].sum())
+        yield from tree.slices(start_ns, min(end_ns - start_ns, recorded_ns))
 
 
 class _Factors:
-    """What a node's numbers are multiplied with, so that over the loop they sum to those of the trace."""
+    """Factors that scale a node's numbers so that their sum over the loop is that of the trace."""
 
     def __init__(self, stream: ThreadStream, thread: Thread | None) -> None:
-        self._stream = stream
+        self._recorded: RecordedThread = stream.thread
+        recorded = stream.thread
         corrected = thread.by_id if thread else {}
-        rows = stream.in_loop[stream.window]
-        node = stream.node[rows]
-        self_ns, calls = (sum_by(node, column[rows]) for column in (stream.self_ns, stream.calls))
+        rows = stream.process.windows.in_loop[recorded.window]
+        node = recorded.node[rows]
+        self_ns, calls = (sum_by(node, column[rows]) for column in (recorded.self_ns, recorded.calls))
         self._self: dict[int, float] = {}
         self._calls: dict[int, float] = {}
-        for number in np.unique(stream.node).tolist():
+        for number in np.unique(recorded.node).tolist():
             if thread is not None and number in corrected:
                 self._self[number] = thread.recorded_ns(number) / max(self_ns.get(number, 0), 1)
                 self._calls[number] = corrected[number].calls / max(calls.get(number, 0), 1)
 
     def self_ns(self, node: int, row: int) -> float:
-        return int(self._stream.self_ns[row]) * self._self.get(node, 1.0)
+        return int(self._recorded.self_ns[row]) * self._self.get(node, 1.0)
 
     def calls(self, node: int, row: int) -> int:
-        return round(int(self._stream.calls[row]) * self._calls.get(node, 1.0))
+        return round(int(self._recorded.calls[row]) * self._calls.get(node, 1.0))
 
 
 class _Tree:
     """The call tree of one window."""
 
     def __init__(self, stream: ThreadStream, thread: Thread | None) -> None:
-        self._places = stream.places
+        self._stream = stream
+        self._nodes = stream.thread.nodes
         self._known = thread.by_id if thread else {}
         self._self: dict[int, float] = {}
         self._calls: dict[int, int] = {}
@@ -92,14 +94,14 @@ class _Tree:
         self._self[node], self._calls[node] = self_ns, calls
         while node >= 0 and node not in self._total:
             self._total[node] = 0.0
-            self._children.setdefault(self._places[node].parent, []).append(node)
-            node = self._places[node].parent
+            self._children.setdefault(self._nodes[node].parent, []).append(node)
+            node = self._nodes[node].parent
 
     def _add_up(self) -> None:
         # A node's parent has a smaller number.
         for node in sorted(self._total, reverse=True):
             self._total[node] += self._self.get(node, 0.0)
-            parent = self._places[node].parent
+            parent = self._nodes[node].parent
             if parent >= 0:
                 self._total[parent] += self._total[node]
 
@@ -107,7 +109,7 @@ class _Tree:
         self._add_up()
         whole = sum(self._total[root] for root in self._children.get(-1, ()))
         scale = length_ns / whole if whole > 0 else 0.0
-        # Not by recursion: a tree may be deeper than Python's stack.
+        # Not recursive: a tree may be deeper than Python's stack.
         waiting = [each for root in self._children.get(-1, ()) for each in self._placed(root, start_ns, scale)]
         while waiting:
             node, start, end = waiting.pop()
@@ -115,7 +117,7 @@ class _Tree:
             waiting += self._placed(node, start, scale)
 
     def _placed(self, parent: int, start_ns: int, scale: float) -> list[tuple[int, int, int]]:
-        """Return the children of a node that are long enough to be seen, with begin and end, the first one last."""
+        """Return the children of a node that are long enough to draw, with start and end, in reverse order."""
         found: list[tuple[int, int, int]] = []
         at = float(start_ns)
         for node in sorted(self._children.get(parent, ())):
@@ -126,8 +128,8 @@ class _Tree:
         return found[::-1]
 
     def _slice(self, node: int, start_ns: int, end_ns: int) -> Slice:
-        place, known = self._places[node], self._known.get(node)
-        # A gap's phase is known only to the trace, which has looked at its stacks.
-        phase = known.phase if known else place.phase
+        known = self._known.get(node)
+        # Only the trace knows the phase of a gap, from its stacks.
+        phase = known.phase if known else self._stream.phase(node)
         total, own = round(self._total[node]), round(self._self.get(node, 0.0))
-        return Slice(place.name, phase, start_ns, end_ns, self._calls.get(node, 0), total, own)
+        return Slice(self._nodes[node].label, phase, start_ns, end_ns, self._calls.get(node, 0), total, own)

@@ -17,6 +17,7 @@ from hotloop.profiling.trace.build.evaluation import APART, PREFIX, counted_apar
 from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
 from hotloop.profiling.trace.build.over_time import phases_by_window
 from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.recorded import recorded_threads
 from hotloop.profiling.trace.build.thinning import Scale, call_scales, scales
 from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
 from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
@@ -68,7 +69,7 @@ def build_process(
         threads=tuple(threads), windows=windows, memory=_memory(memory),
         overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, in_place, taken),
         counts=counts, state=state, warnings=(*parts.state.warnings, *unworked), folder=parts.folder.name,
-        shift_ns=parts.shift_ns,
+        shift_ns=parts.shift_ns, recorded=recorded_threads(parts, names),
     )  # fmt: skip
 
 
