@@ -1,4 +1,8 @@
-"""Numbers as people read them: times, sizes, counts and shares in few characters."""
+"""How hotloop writes numbers for people: times, sizes, counts, rates and shares, with three significant digits.
+
+In tables all digits are written, so that columns align: `3.00 ms`, `42.0 %`. `duration`, `amount`, `times` and
+`short_percent` are for sentences, such as the evidence of a finding: `3 ms`, `42 %`.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ from collections.abc import Sequence
 
 
 def ending(state: str, exit_code: int | None) -> str:
-    """Return how a run ended: `finished`, `failed (exit 1)`."""
+    """Return the state of a run for people: `finished`, `failed (exit 1)`."""
     if state == "unknown":
         return "running elsewhere?"
     return f"{state} (exit {exit_code})" if state == "failed" and exit_code is not None else state
 
 
 def seconds(value_s: float) -> str:
-    """Return a time with a fitting unit: `1 h 05 min`, `12.3 s`, `4.56 ms`, `7.80 µs`, `45 ns`."""
+    """Return a time with a suitable unit: `1 h 05 min`, `12.3 s`, `4.56 ms`, `7.80 µs`, `45 ns`."""
     if value_s >= 3600:
         minutes = round(value_s / 60)
         return f"{minutes // 60} h {minutes % 60:02d} min"
@@ -27,13 +31,13 @@ def seconds(value_s: float) -> str:
     return f"{value_s * 1e9:.0f} ns" if value_s > 0 else "0 s"
 
 
-def size(value_bytes: float) -> str:
-    """Return bytes with a decimal unit: `340 MB`."""
-    sign, value_bytes = ("-" if value_bytes < 0 else ""), abs(value_bytes)
-    for unit, factor in (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if value_bytes >= 0.9995 * factor:
-            return f"{sign}{digits(value_bytes / factor)} {unit}"
-    return f"{sign}{value_bytes:.0f} B"
+def size(amount: float, unit: str = "B") -> str:
+    """Return an amount of bytes, or of another unit, with a decimal prefix: `340 MB`, `1.20 GFLOP`."""
+    sign, amount = ("-" if amount < 0 else ""), abs(amount)
+    for prefix, factor in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if amount >= 0.9995 * factor:
+            return f"{sign}{digits(amount / factor)} {prefix}{unit}"
+    return f"{sign}{amount:.0f} {unit}"
 
 
 def count(value: float) -> str:
@@ -50,32 +54,57 @@ def rate(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    """Return a share as `12.3 %`."""
+    """Return a share for a table, always with one decimal: `12.3 %`."""
     return f"{share * 100:.1f} %"
 
 
 def percents(shares: Sequence[float]) -> list[int]:
-    """Return shares of one whole in whole per cent that sum to what the shares sum to, never to 101.
+    """Return shares as whole percentages whose sum is the rounded sum of the shares, so never 101.
 
-    Each is rounded down, then those that lost most are rounded up until the sum is right.
+    Each is rounded down; then those with the largest remainders are rounded up until the sum is right.
     """
     exact = [100 * share for share in shares]
-    found = [math.floor(each) for each in exact]
-    lost_most = sorted(range(len(exact)), key=lambda i: found[i] - exact[i])
-    for i in lost_most[: round(sum(exact)) - sum(found)]:
-        found[i] += 1
-    return found
+    rounded = [math.floor(each) for each in exact]
+    by_remainder = sorted(range(len(exact)), key=lambda i: rounded[i] - exact[i])
+    for i in by_remainder[: round(sum(exact)) - sum(rounded)]:
+        rounded[i] += 1
+    return rounded
 
 
-def in_all(here: int, total: int) -> str:
-    """Return a count of this run and, where it resumes another, what there is with that one's."""
+def with_total(here: int, total: int) -> str:
+    """Return the count of this run and, if it resumes another, the total of both."""
     return f"{total:,} in all" if here == total else f"{here:,} in this run, {total:,} in all"
 
 
 def digits(value: float) -> str:
-    """Return a number with three digits that matter."""
+    """Return a number with three significant digits."""
     if value == 0:
         return "0"
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}" if value >= 9.995 else f"{value:.2f}"
+
+
+def duration(ns: float) -> str:
+    """Return nanoseconds for a sentence: `24.6 ms`, `3 ms`."""
+    return _without_zeros(seconds(ns / 1e9))
+
+
+def amount(value: float, unit: str = "B") -> str:
+    """Return an amount for a sentence: `75.5 MB`, `2 GFLOP`."""
+    return _without_zeros(size(value, unit))
+
+
+def times(value: float) -> str:
+    """Return a count per something, or a ratio, for a sentence: `64`, `2.5`, `0.25`."""
+    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
+
+
+def short_percent(share: float) -> str:
+    """Return a share for a sentence: `42 %`, `4.2 %`."""
+    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
+
+
+def _without_zeros(text: str) -> str:
+    number, unit = text.split(" ", 1)
+    return f"{number.rstrip('0').rstrip('.')} {unit}" if "." in number else text

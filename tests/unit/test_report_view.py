@@ -218,6 +218,13 @@ def test_sizes(value, shown):
 
 
 @pytest.mark.parametrize(
+    ("ns", "shown"), [(0, "0 s"), (45, "45 ns"), (3e6, "3 ms"), (2.46e7, "24.6 ms"), (999_700, "1 ms"), (1e8, "100 ms")]
+)
+def test_durations_in_sentences(ns, shown):
+    assert numbers.duration(ns) == shown
+
+
+@pytest.mark.parametrize(
     ("shares", "shown"),
     [
         ([], []),

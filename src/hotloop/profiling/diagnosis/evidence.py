@@ -1,4 +1,4 @@
-"""What the rules have in common: which lines are hot, what a line does, and how numbers are written.
+"""What the rules have in common: which lines are hot, what a line does, and the formatters of `hotloop.numbers`.
 
 A line is classified by what it calls, never by the names of files or projects. Everything here is pure.
 """
@@ -10,10 +10,16 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from hotloop import numbers
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.finding import Residual, clamped
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
 from hotloop.profiling.trace.model import Frame
+
+percent = numbers.short_percent
+duration = numbers.duration
+size = numbers.amount
+times = numbers.times
 
 Function = tuple[str, str]
 """File and name of a function."""
@@ -158,32 +164,6 @@ def growth(loop: Loop, phase: Phase, counter: str) -> float:
         return 1.0
     first = spent[:third].sum() / counted[:third].sum()
     return float(spent[-third:].sum() / counted[-third:].sum() / first)
-
-
-def percent(share: float) -> str:
-    """Write a share: 0.4213 is "42 %"."""
-    return f"{100 * share:.0f} %" if share >= 0.0995 else f"{100 * share:.1f} %"
-
-
-def duration(ns: float) -> str:
-    """Write a time with the unit that fits: "24.6 ms"."""
-    for unit, size in (("s", 1e9), ("ms", 1e6), ("µs", 1e3)):
-        if ns >= size:
-            return f"{ns / size:.3g} {unit}"
-    return f"{ns:.0f} ns"
-
-
-def size(amount: float, unit: str = "B") -> str:
-    """Write an amount of bytes or of another unit: "75.5 MB"."""
-    for prefix, each in (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if amount >= each:
-            return f"{amount / each:.3g} {prefix}{unit}"
-    return f"{amount:.0f} {unit}"
-
-
-def times(value: float) -> str:
-    """Write a ratio: "64" or "0.25"."""
-    return f"{value:.0f}" if value >= 10 else f"{value:.2g}"
 
 
 def quoted(line: HotLine) -> str:

@@ -25,7 +25,7 @@ def periodic(trace: Trace, prefix: str = "hotloop") -> str:
         here, total = getattr(report.counts, name), getattr(report.counts_total, name)
         if here:
             rate = numbers.rate(report.rates[f"{name}_per_s"].median)
-            rates.append(f"{rate} {label}/s ({numbers.in_all(here, total)})")
+            rates.append(f"{rate} {label}/s ({numbers.with_total(here, total)})")
     lines.append("  " + (", ".join(rates) or "no environment step or update counted yet"))
     rows = report.phases
     for row, percent in list(zip(rows, numbers.percents([row.share for row in rows]), strict=True))[:PHASES_SHOWN]:

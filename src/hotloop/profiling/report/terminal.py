@@ -159,7 +159,9 @@ def _rate_text(report: Report, name: str) -> Text:
         f"  (windows {numbers.rate(rate.low)} to {numbers.rate(rate.high)}, last {numbers.rate(rate.last)})", "dim"
     )
     counter = name.removesuffix("_per_s")
-    text.append(f"  {numbers.in_all(getattr(report.counts, counter), getattr(report.counts_total, counter))}", "dim")
+    text.append(
+        f"  {numbers.with_total(getattr(report.counts, counter), getattr(report.counts_total, counter))}", "dim"
+    )
     steps = report.counts.steps_per_episode
     if name == "episodes_per_s" and steps:
         text.append(f", {numbers.digits(steps)} env steps each", "dim")
