@@ -13,7 +13,6 @@ from hotloop.profiling.trace.reading.names import NodeName, Nodes
 
 APART = 1 << 28
 """Added to the code of a counter where it was counted inside an evaluation."""
-PREFIX = "evaluation_"
 
 
 def mark(nodes: Mapping[int, NodeName]) -> dict[int, NodeName]:

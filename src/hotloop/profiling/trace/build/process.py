@@ -9,11 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.counters import COUNTERS
+from hotloop.counters import COUNTERS, EVALUATION
 from hotloop.hook_kinds import Hook
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, none_of, of_thread, of_windows, sum_by
-from hotloop.profiling.trace.build.evaluation import APART, PREFIX, counted_apart, mark
+from hotloop.profiling.trace.build.evaluation import APART, counted_apart, mark
 from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
 from hotloop.profiling.trace.build.over_time import phases_by_window
 from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
@@ -150,7 +150,7 @@ def _neighbours(known: Mapping[int, NodeName]) -> dict[int, int]:
 
 def _with_evaluations(names: Names) -> Names:
     """Mark the nodes inside evaluations, and name the counters of what was counted there."""
-    apart = {code + APART: f"{PREFIX}{name}" for code, name in names.counters.items()}
+    apart = {code + APART: f"{EVALUATION}{name}" for code, name in names.counters.items()}
     nodes = {thread: mark(nodes) for thread, nodes in names.nodes.items()}
     return replace(names, nodes=nodes, counters=names.counters | apart)
 
