@@ -212,7 +212,7 @@ def test_a_script_that_ends_too_soon_is_told_so(place):
     said = [line for line in done.stderr.splitlines() if "saw nothing" in line]
     assert len(said) == 2
     assert "after 60 of the 100 iterations of warm-up" in said[0]
-    assert "Nothing was seen: the run ended after 60" in hotloop(place, "explain", "short").stdout
+    assert "Nothing was recorded: the run ended after 60" in hotloop(place, "explain", "short").stdout
 
 
 @pytest.mark.parametrize(

@@ -246,7 +246,7 @@ def test_what_is_there_is_replaced_only_by_force(written, tmp_path, to):
         (target / "spans.csv").write_text("old")
     else:
         target.write_text("old")
-    with pytest.raises(HotloopError, match=r"there already: .*--force"):
+    with pytest.raises(HotloopError, match=r"already exists: .*--force"):
         export(written, to, target)
     size = export(written, to, target, force=True)
     assert size == sum(f.stat().st_size for f in (target.iterdir() if to == "csv" else [target]))

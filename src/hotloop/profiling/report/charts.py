@@ -1,6 +1,6 @@
 """One figure of six charts: phases, self time, time per call, phases over time, memory, rates.
 
-Drawn by matplotlib's Agg canvas directly: pyplot would keep the figure alive and look for a screen.
+Drawn directly on matplotlib's Agg canvas: pyplot would keep the figure alive and look for a display.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _title(report: Report) -> str:
     return ", ".join(parts)
 
 
-def _dress(axes: Axes, title: str, along: str) -> None:
+def _style_axes(axes: Axes, title: str, along: str) -> None:
     axes.set_title(title, loc="left", fontsize=11, color=INK, fontweight="bold")
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(FAINT)
@@ -70,14 +70,14 @@ def _dress(axes: Axes, title: str, along: str) -> None:
     axes.set_axisbelow(True)
 
 
-def _nothing(axes: Axes, reason: str) -> None:
+def _empty(axes: Axes, reason: str) -> None:
     axes.text(0.5, 0.5, reason, transform=axes.transAxes, ha="center", va="center", color="#8a8f98")
     axes.set_xticks([])
     axes.set_yticks([])
 
 
 def _name_bars(axes: Axes, names: list[str], notes: list[str], values: list[float]) -> None:
-    """Put names left of the bars and notes right of them, first on top."""
+    """Write names to the left of the bars and notes to the right, the first at the top."""
     axes.set_yticks(range(len(names)), names)
     axes.invert_yaxis()
     for i, (note, value) in enumerate(zip(notes, values, strict=True)):
@@ -85,10 +85,10 @@ def _name_bars(axes: Axes, names: list[str], notes: list[str], values: list[floa
 
 
 def _phases(axes: Axes, report: Report) -> None:
-    _dress(axes, "Time by phase", "x")
+    _style_axes(axes, "Time by phase", "x")
     rows = report.phases
     if not rows:
-        return _nothing(axes, "nothing recorded")
+        return _empty(axes, "nothing recorded")
     shares = [row.share * 100 for row in rows]
     axes.barh(range(len(rows)), shares, color=[colour(row.phase) for row in rows], height=0.72)
     notes = [f"{numbers.percent(row.share)}  {numbers.seconds(row.self_s)}" for row in rows]
@@ -98,10 +98,10 @@ def _phases(axes: Axes, report: Report) -> None:
 
 
 def _self_time(axes: Axes, report: Report) -> None:
-    _dress(axes, "Self time by span", "x")
+    _style_axes(axes, "Self time by span", "x")
     rows = [row for row in report.spans if row.self_s > 0][:BARS]
     if not rows:
-        return _nothing(axes, "no spans")
+        return _empty(axes, "no spans")
     values = [row.self_s for row in rows]
     axes.barh(range(len(rows)), values, color=[colour(row.phase) for row in rows], height=0.72)
     notes = [numbers.seconds(row.self_s) + (f"  {numbers.count(row.calls)}×" if row.calls else "") for row in rows]
@@ -111,11 +111,11 @@ def _self_time(axes: Axes, report: Report) -> None:
 
 
 def _per_call(axes: Axes, report: Report) -> None:
-    _dress(axes, "Time per call: least to most, ● median, │ 95 %", "x")
+    _style_axes(axes, "Time per call: least to most, ● median, │ 95 %", "x")
     spans = [row for row in report.spans if row.calls and row.max_s > 0 and not row.name.startswith("(")]
     rows = sorted(spans, key=lambda row: -row.p50_s)[:BARS]
     if not rows:
-        return _nothing(axes, "no spans")
+        return _empty(axes, "no spans")
     for i, row in enumerate(rows):
         _whisker(axes, i, row)
     axes.set_xscale("log")
@@ -135,10 +135,10 @@ def _whisker(axes: Axes, at: int, row: SpanRow) -> None:
 
 
 def _phases_over_time(axes: Axes, timeline: Timeline) -> None:
-    _dress(axes, "Phases over time", "y")
+    _style_axes(axes, "Phases over time", "y")
     shares = timeline.phase_shares
     if len(timeline.end_ns) < 2 or not shares:
-        return _nothing(axes, "fewer than two windows")
+        return _empty(axes, "fewer than two windows")
     # Steps are drawn to the left of their point, so the first window also needs a point at its start.
     layers = [np.concatenate([share[:1], share]) * 100 for share in shares.values()]
     seconds = timeline.seconds(np.concatenate([timeline.start_ns[:1], timeline.end_ns]))
@@ -151,10 +151,10 @@ def _phases_over_time(axes: Axes, timeline: Timeline) -> None:
 
 
 def _memory(axes: Axes, timeline: Timeline) -> None:
-    _dress(axes, "Memory of the main process", "y")
+    _style_axes(axes, "Memory of the main process", "y")
     memory = timeline.memory
     if not len(memory.at_ns):
-        return _nothing(axes, "no memory samples")
+        return _empty(axes, "no memory samples")
     seconds = timeline.seconds(memory.at_ns)
     axes.fill_between(seconds, memory.rss_bytes, color="#56b4e9", alpha=0.25, linewidth=0)
     axes.plot(seconds, memory.rss_bytes, color="#0072b2", linewidth=1.6, label="resident (CPU)")
@@ -168,7 +168,7 @@ def _memory(axes: Axes, timeline: Timeline) -> None:
 
 
 def _rates(axes: Axes, timeline: Timeline) -> None:
-    _dress(axes, "Rates over time", "y")
+    _style_axes(axes, "Rates over time", "y")
     seconds = timeline.seconds(timeline.end_ns)
     drawn = 0
     for counter, per_s in timeline.rates.items():
@@ -179,7 +179,7 @@ def _rates(axes: Axes, timeline: Timeline) -> None:
             axes.plot(seconds, per_s, color=RATE_COLOURS[counter], linestyle=style, linewidth=1.6, label=label)
             drawn += 1
     if not drawn:
-        return _nothing(axes, "nothing counted")
+        return _empty(axes, "nothing counted")
     axes.set_yscale("symlog", linthresh=1.0)
     axes.set_ylim(bottom=0)
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: numbers.rate(value)))

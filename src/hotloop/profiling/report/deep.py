@@ -1,4 +1,4 @@
-"""The closer looks in a report: functions, operators and layers, as tables for people and as JSON."""
+"""Deep profiling in a report: functions, operators and layers, as terminal tables and as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIMISABLE = {"yes": Text("yes", "green"), "calls": Text("fewer calls", "yellow
 
 
 def as_dict(traced: Traced) -> dict[str, Any]:
-    """Return what `explain --json` says of the looks."""
+    """Return the fields of `explain --json` on deep profiling."""
     looks = {
         "functions": _look_dict(traced.functions_look),
         "operators": _look_dict(traced.operators_look),
@@ -46,13 +46,13 @@ def _look_dict(look: Look | None) -> dict[str, Any] | None:
 
 
 def render(traced: Traced) -> Iterator[RenderableType]:
-    """Yield the looks' part of the report from top to bottom; nothing where there was none."""
+    """Yield the sections on deep profiling, if there was any."""
     if traced.functions_look is not None:
-        yield _heading("Functions", _asked(traced.functions_look))
+        yield _heading("Functions", _progress(traced.functions_look))
         yield from _functions(traced, traced.functions_look)
         yield Text()
     if traced.operators_look is not None:
-        yield _heading("Torch operators", _asked(traced.operators_look))
+        yield _heading("Torch operators", _progress(traced.operators_look))
         yield from _operators(traced, traced.operators_look)
         yield Text()
     if traced.layers_look is not None:
@@ -66,33 +66,32 @@ def _heading(title: str, detail: str) -> RenderableType:
     return Rule(Text.assemble((title, "bold"), (f"  {detail}", "dim")), align="left", style="dim", characters="─")
 
 
-def _asked(look: Look) -> str:
+def _progress(look: Look) -> str:
     if look.state == "done":
         return f"{look.iterations} iterations after {numbers.count(look.warmup)}, not in the tables above"
     return {
         "cut": f"{look.iterations} of {look.asked} iterations: then the run ended",
-        "looking": "being looked at now",
+        "looking": "in progress",
         "waiting": "the warm-up is not over yet",
-    }.get(look.state, "nothing was seen")
+    }.get(look.state, "nothing was recorded")
 
 
 def _functions(traced: Traced, look: Look) -> Iterator[RenderableType]:
     if not traced.functions:
-        yield _nothing(look)
+        yield _why_empty(look)
         return
     yield Padding(_kinds(traced.functions), (0, 2))
     table = _table(30, "function", "share", "calls/it", "self/call", "total/call", "optimisable", "where")
     for row in traced.functions[:FUNCTION_ROWS]:
-        # What was open all the time was not called.
+        # A function that was running all the time has no calls.
         means = (
             numbers.digits(row.calls_per_iteration),
             numbers.seconds(row.self_mean_s),
             numbers.seconds(row.total_mean_s),
         )
-        table.add_row(
-            Text(row.name, KIND_STYLES[row.kind]), numbers.percent(row.share), *(means if row.calls else ("", "", "")),
-            OPTIMISABLE[row.optimisable], _where(row),
-        )  # fmt: skip
+        name, share = Text(row.name, KIND_STYLES[row.kind]), numbers.percent(row.share)
+        cells = means if row.calls else ("", "", "")
+        table.add_row(name, share, *cells, OPTIMISABLE[row.optimisable], _where(row))
     _add_rest(table, len(traced.functions) - FUNCTION_ROWS)
     yield Padding(table, (0, 0, 0, 2))
     yield Padding(_tree(traced.function_tree), (1, 0, 0, 2))
@@ -101,8 +100,8 @@ def _functions(traced: Traced, look: Look) -> Iterator[RenderableType]:
 
 def _kinds(rows: tuple[FunctionRow, ...]) -> Text:
     shares = {kind: sum(row.share for row in rows if row.kind == kind) for kind in KIND_STYLES}
-    said = {"own": "your own code", "library": "libraries' Python", "native": "native code"}
-    return Text(" · ").join(Text(f"{said[kind]} {numbers.percent(share)}") for kind, share in shares.items())
+    labels = {"own": "your own code", "library": "libraries' Python", "native": "native code"}
+    return Text(" · ").join(Text(f"{labels[kind]} {numbers.percent(share)}") for kind, share in shares.items())
 
 
 def _where(row: FunctionRow) -> Text:
@@ -123,7 +122,7 @@ def _tree(rows: tuple[CallRow, ...]) -> RenderableType:
     shown = [row for row in rows if row.share >= TREE_SHARE]
     for i, row in enumerate(shown[:TREE_ROWS]):
         del open_at[row.depth :]
-        # The branches left out are the smallest: what comes last may be another than in the whole tree.
+        # Small branches are left out, so the last child here may not be the last in the whole tree.
         after = next((each.depth for each in shown[i + 1 :] if each.depth <= row.depth), -1)
         last = after < row.depth
         guides = "".join("│ " if is_open else "  " for is_open in open_at[1:])
@@ -139,15 +138,18 @@ def _tree(rows: tuple[CallRow, ...]) -> RenderableType:
 
 def _operators(traced: Traced, look: Look) -> Iterator[RenderableType]:
     if not traced.operators:
-        yield _nothing(look)
+        yield _why_empty(look)
         return
     device = any(row.device_s for row in traced.operators)
     table = _table(50, "operator", "self", "share", "calls/it", "self/call", "total", *(["device"] if device else []))
     for row in traced.operators[:OPERATOR_ROWS]:
         cells = [
-            numbers.seconds(row.self_s), numbers.percent(row.share), numbers.digits(row.calls_per_iteration),
-            numbers.seconds(row.self_mean_s), numbers.seconds(row.total_s),
-        ]  # fmt: skip
+            numbers.seconds(row.self_s),
+            numbers.percent(row.share),
+            numbers.digits(row.calls_per_iteration),
+            numbers.seconds(row.self_mean_s),
+            numbers.seconds(row.total_s),
+        ]
         table.add_row(Text(row.name), *cells, *([numbers.seconds(row.device_s)] if device else []))
     _add_rest(table, len(traced.operators) - OPERATOR_ROWS)
     yield Padding(table, (0, 0, 0, 2))
@@ -157,7 +159,7 @@ def _operators(traced: Traced, look: Look) -> Iterator[RenderableType]:
 def _layers(traced: Traced) -> Iterator[RenderableType]:
     look = traced.layers_look
     if not traced.layers or look is None:
-        yield Padding(Text("No layer was timed: no update has come by yet.", "yellow"), (0, 2))
+        yield Padding(Text("No layer was timed: there was no update yet.", "yellow"), (0, 2))
         return
     table = _table(28, "layer", "share", "forward", "backward", "calls", "forward/call", "backward/call", "module")
     above = [""]
@@ -168,34 +170,39 @@ def _layers(traced: Traced) -> Iterator[RenderableType]:
         back = numbers.seconds(row.backward_s) if row.backward_s else ""
         mean = numbers.seconds(row.backward_mean_s) if row.backward_s else ""
         table.add_row(
-            Text(name, "bold" if row.depth == 1 else ""), numbers.percent(row.share),
-            numbers.seconds(row.forward_s), back, numbers.count(row.calls), numbers.seconds(row.forward_mean_s), mean,
+            Text(name, "bold" if row.depth == 1 else ""),
+            numbers.percent(row.share),
+            numbers.seconds(row.forward_s),
+            back,
+            numbers.count(row.calls),
+            numbers.seconds(row.forward_mean_s),
+            mean,
             Text(row.module, "dim"),
-        )  # fmt: skip
+        )
     _add_rest(table, len(traced.layers) - LAYER_ROWS)
     device = ", synchronised with the device" if look.synchronised else ""
-    cost = f"Timing them took {numbers.seconds(look.cost_s)}{device}: not in this table, but in the phases above."
+    cost = f"Timing them took {numbers.seconds(look.cost_s)}{device}: subtracted here, but not from the phases above."
     yield Group(Padding(table, (0, 0, 0, 2)), Padding(Text(cost, "dim"), (0, 2)))
 
 
-def _nothing(look: Look) -> RenderableType:
-    reason = "Nothing was called." if look.state in ("done", "cut") else "Nothing was seen yet."
+def _why_empty(look: Look) -> RenderableType:
+    reason = "Nothing was called." if look.state in ("done", "cut") else "Nothing was recorded yet."
     if look.reason:
-        reason = f"Nothing was seen: {look.reason}."
+        reason = f"Nothing was recorded: {look.reason}."
     return Padding(Text(reason, "yellow"), (0, 2))
 
 
 def _cost(look: Look, what: str) -> RenderableType:
-    text = f"An iteration took {numbers.seconds(look.iteration_s)} meanwhile"
+    text = f"An iteration took {numbers.seconds(look.iteration_s)} with tracing"
     if look.untraced_s and look.factor:
-        text += f", {numbers.seconds(look.untraced_s)} otherwise ({look.factor:.2f}×"
+        text += f", {numbers.seconds(look.untraced_s)} without ({look.factor:.2f}×"
         text += f": {numbers.seconds(look.call_cost_s)} {what})" if look.call_cost_s else ")"
     else:
-        text += "; there were other numbers of updates a step than in the run, so that it cannot be compared"
-    taken = "What tracing cost is taken off." if what == "a call" else "This is in the times above."
+        text += "; it cannot be compared with the rest of the run, which had a different number of updates per step"
+    overhead = "This overhead is subtracted." if what == "a call" else "This overhead is included in the times above."
     if not look.updates:
-        taken += " No update was among them."
-    return Padding(Text(f"{text}. {taken}", "dim"), (0, 2))
+        overhead += " No update was among these iterations."
+    return Padding(Text(f"{text}. {overhead}", "dim"), (0, 2))
 
 
 def _table(width: int, first: str, *titles: str) -> Table:

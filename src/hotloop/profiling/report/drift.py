@@ -1,4 +1,4 @@
-"""How a run changed over time, for the report: the split of wall time into its three factors, and what it means."""
+"""The report's section on drift: how the three factors of wall time changed over the run, and what that means."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHASES_SHOWN = 3
 
 
 def as_dict(drift: Drift | None) -> dict[str, Any] | None:
-    """Return `drift` of `explain --json`, None if nothing changed that is worth telling."""
+    """Return `drift` of `explain --json`; None if there was no significant change."""
     if drift is None:
         return None
     factors = asdict(drift.factors)
@@ -36,7 +36,7 @@ def as_dict(drift: Drift | None) -> dict[str, Any] | None:
 
 
 def render(drift: Drift | None) -> Iterator[RenderableType]:
-    """Yield the section on drift, nothing if there is none."""
+    """Yield the section on drift, if there is drift."""
     if drift is None:
         return
     heading = Text("How it changed", "bold")
@@ -48,28 +48,30 @@ def render(drift: Drift | None) -> Iterator[RenderableType]:
 
 
 def meaning(drift: Drift) -> str:
-    """Say in words what changed and whether that is a fault."""
-    said = []
+    """Explain what changed and whether it is a problem."""
+    sentences = []
     length, cost = drift.factors.steps_per_episode, drift.factors.cost_per_step
     if "episodes" in drift.verdict and length is not None:
-        said.append(
-            f"Episodes are {length:.2f} times as long: an episode takes longer because the agent lives longer, "
-            "which is learning, no fault."
+        sentences.append(
+            f"Episodes are {length:.2f} times as long: an episode takes longer because the agent survives longer. "
+            "This is learning, not a slow-down."
             if length > 1
             else f"Episodes are {length:.2f} times as long: they end earlier."
         )
     if drift.verdict == "episodes":
-        said.append(f"The cost of a step stayed about the same ({cost:.2f} times).")
+        sentences.append(f"The cost of a step stayed about the same ({cost:.2f} times).")
     if drift.verdict in ("cost", "cost and episodes"):
-        said.append(f"A step costs {cost:.2f} times what it did{_where(drift, cost)}.")
+        sentences.append(f"A step costs {cost:.2f} times what it did{_where(drift, cost)}.")
     if "machine" in drift.verdict:
-        said.append(
+        sentences.append(
             f"A step costs {cost:.2f} times what it did, in all phases alike: the machine became "
             f"{'slower' if cost > 1 else 'faster'} (other programs, heat), not the program."
         )
     if drift.learning_began_s is not None:
-        said.append(f"Updates began after {numbers.seconds(drift.learning_began_s)}; what was before is not compared.")
-    return " ".join(said)
+        sentences.append(
+            f"Updates began after {numbers.seconds(drift.learning_began_s)}; the time before that is not compared."
+        )
+    return " ".join(sentences)
 
 
 def _where(drift: Drift, cost: float) -> str:

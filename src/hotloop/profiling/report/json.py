@@ -1,6 +1,6 @@
-"""The report as JSON: `explain --json`, a contract with programs, and `--detailed`, everything there is.
+"""The report as JSON: `explain --json`, a stable interface for programs, and `--detailed`, which has everything.
 
-Keys and units are documented in docs/; a change that breaks a reader raises SCHEMA.
+Keys and units are documented in docs/explain.md. A change that breaks readers increases SCHEMA.
 """
 
 from __future__ import annotations
@@ -12,16 +12,14 @@ from typing import Any
 from hotloop.escaping import json_text
 from hotloop.files import write_whole
 from hotloop.profiling.report import deep, drift
-from hotloop.profiling.report.view import ProcessTable, Report, tree_rows
-from hotloop.profiling.trace.model import Frame, Thread, Trace
+from hotloop.profiling.report.view import Report, tree_rows
+from hotloop.profiling.trace.model import Trace
 
 SCHEMA = 1
-HOTTEST = 50
-"""Lines of code in the detailed report."""
 
 
 def as_dict(report: Report) -> dict[str, Any]:
-    """Return the contract of `explain --json`."""
+    """Return the object that `explain --json` prints."""
     return {
         "schema": SCHEMA,
         "run": report.path,
@@ -36,7 +34,7 @@ def as_dict(report: Report) -> dict[str, Any]:
         "rates": _rates(report),
         "phases": [asdict(row) for row in report.phases],
         "spans": [asdict(row) for row in report.spans],
-        "processes": [_process(table) for table in report.processes],
+        "processes": [asdict(table) for table in report.processes],
         "drift": drift.as_dict(report.drift),
         "findings": [asdict(finding) for finding in report.findings],
         "warnings": list(report.warnings),
@@ -45,7 +43,7 @@ def as_dict(report: Report) -> dict[str, Any]:
 
 
 def detailed(report: Report, trace: Trace) -> dict[str, Any]:
-    """Return the contract and all that stands behind it: call tree, hottest lines, windows, memory."""
+    """Return the same with all details: call tree, hottest lines, windows, memory, manifest."""
     return as_dict(report) | {
         "name": report.name,
         "command": list(report.command),
@@ -56,7 +54,7 @@ def detailed(report: Report, trace: Trace) -> dict[str, Any]:
         "counters": {process.name: dict(process.counts) for process in trace.processes},
         "tree": [asdict(row) for row in tree_rows(trace.thread, 0.0)],
         "function_tree": [asdict(row) for row in report.traced.function_tree],
-        "hottest_lines": hottest_lines(trace.thread),
+        "hottest_lines": [asdict(line) for line in report.lines],
         "windows": _windows(trace),
         "memory": _memory(trace),
         "manifest": dict(trace.manifest),
@@ -64,7 +62,7 @@ def detailed(report: Report, trace: Trace) -> dict[str, Any]:
 
 
 def dumps(content: dict[str, Any]) -> str:
-    """Return JSON text that any parser accepts, readable by people."""
+    """Return indented JSON that any parser accepts."""
     return json_text(content, default=_plain)
 
 
@@ -73,45 +71,13 @@ def write(content: dict[str, Any], path: Path) -> None:
     write_whole(path, f"{dumps(content)}\n".encode())
 
 
-def hottest_lines(thread: Thread) -> list[dict[str, Any]]:
-    """Return the user's own lines in which most time was seen, with the node that was open.
-
-    A moment belongs to the innermost line of the user's own code, or of any code where there is none.
-    """
-    found: dict[tuple[int, Frame], list[int]] = {}
-    for sample in thread.samples:
-        if not sample.stack:
-            continue
-        line = next((frame for frame in sample.stack if frame.own), sample.stack[0])
-        sums = found.setdefault((sample.node, line), [0, 0, 0])
-        for i, value in enumerate((sample.n, sample.wall_ns, sample.cpu_ns)):
-            sums[i] += value
-    ranked = sorted(found.items(), key=lambda item: -item[1][1])[:HOTTEST]
-    return [
-        asdict(line)
-        | {
-            "path": list(thread.path(thread.by_id[node])),
-            "phase": str(thread.by_id[node].phase),
-            "samples": n,
-            "wall_s": wall_ns / 1e9,
-            "cpu_s": cpu_ns / 1e9,
-            "share": wall_ns / thread.wall_ns if thread.wall_ns else 0.0,
-        }
-        for (node, line), (n, wall_ns, cpu_ns) in ranked
-    ]
-
-
 def _rates(report: Report) -> dict[str, float]:
-    """Return the median of a rate's windows under its plain name; beside it their low, high and last, and the mean."""
+    """Return each rate's median under its plain name, and low, high, last and mean with a suffix."""
     found: dict[str, float] = {}
     for name, rate in report.rates.items():
         found |= {name: rate.median, f"{name}_low": rate.low, f"{name}_high": rate.high}
         found |= {f"{name}_last": rate.last, f"{name}_mean": rate.mean}
     return found
-
-
-def _process(table: ProcessTable) -> dict[str, Any]:
-    return asdict(table)
 
 
 def _windows(trace: Trace) -> list[dict[str, Any]]:

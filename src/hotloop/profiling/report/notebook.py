@@ -1,7 +1,7 @@
-"""The report as a piece of HTML for a notebook: what the loop does, phases as bars, findings.
+"""The report as HTML for a notebook: rates, phases as bars, findings.
 
-No script, no style sheet, nothing fetched: a notebook may be shown on a page that forbids all three. Colours of text
-are the page's own, so that it can be read on dark ground, too. Every name that came from the user's program is escaped.
+It uses no script, no style sheet and no external file, because a notebook may be shown on a page that forbids them.
+Text has the colour of the page, so that it is readable on a dark background. Names from the user's program are escaped.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _parts(report: Report) -> Iterator[str]:
     yield from _spans(report)
     yield _heading("What to change")
     if not report.findings:
-        yield "<div>No findings.</div>"
+        yield "<div>No known cause found.</div>"
     for i, finding in enumerate(report.findings, 1):
         yield from _finding(i, finding)
     for warning in report.warnings:
@@ -61,8 +61,8 @@ def _facts(report: Report) -> str:
     for name, label in (("env_steps", "env steps"), ("updates", "updates"), ("episodes", "episodes")):
         if getattr(report.counts, name):
             facts.append(f"{numbers.rate(report.rates[f'{name}_per_s'].median)} {label}/s")
-    facts.append(f"{numbers.size(report.peak_rss_bytes)} at most")
-    facts.append(f"recording cost {numbers.percent(report.overhead.share)}")
+    facts.append(f"{numbers.size(report.peak_rss_bytes)} peak memory")
+    facts.append(f"recording overhead {numbers.percent(report.overhead.share)}")
     return " · ".join(facts)
 
 

@@ -1,7 +1,7 @@
-"""One colour a phase, the same in terminal and charts.
+"""One colour per phase, the same in terminal and charts.
 
-The hue is the phase's group (the Okabe-Ito palette, which colour-blind readers can tell apart), the
-lightness is the phase within its group; what is nobody's work is grey.
+The hue shows the phase's group, from the Okabe-Ito palette, which colour-blind readers can distinguish. The lightness
+distinguishes phases within a group. Waiting, logging and other overhead are grey.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A report whose texts can be shown: what came from the user's program is escaped once, before it is laid out."""
+"""Escapes all text in a report that came from the user's program, once, before a writer lays it out."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hotloop.profiling.report.view import Report
 
 
 def printable_report(report: Report) -> Report:
-    """Return a report for people. Line breaks stay in advice, which is written in lines and has code in it."""
+    """Return a report that is safe to print. Advice keeps its line breaks, because it contains code."""
     shown: Report = _printable(report)
     advice = [printable_lines(finding.advice) for finding in report.findings]
     findings = [replace(each, advice=text) for each, text in zip(shown.findings, advice, strict=True)]

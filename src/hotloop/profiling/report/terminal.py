@@ -1,7 +1,7 @@
-"""The report for people: phases, call tree and findings, laid out with rich.
+"""The report in a terminal: phases, call tree and findings, laid out with rich.
 
-The findings come last, so that they stand next to the prompt. Names from the user's program are escaped first, and
-put in as `Text`, never as markup.
+Findings come last, next to the prompt. Names from the user's program are escaped first and added as `Text`, never as
+markup.
 """
 
 from __future__ import annotations
@@ -31,12 +31,18 @@ if TYPE_CHECKING:
 MAX_WIDTH = 118
 BAR_WIDTH = 40
 TREE_ROWS = 40
+LINES_SHOWN = 3
 REASONS_SHOWN = 3
 LEAST_GAIN = 1.005
 STATE_STYLES = {
-    "running": "bold cyan", "finished": "bold green", "failed": "bold red", "interrupted": "bold yellow",
-    "killed": "bold red", "ended": "bold yellow", "unknown": "bold yellow",
-}  # fmt: skip
+    "running": "bold cyan",
+    "finished": "bold green",
+    "failed": "bold red",
+    "interrupted": "bold yellow",
+    "killed": "bold red",
+    "ended": "bold yellow",
+    "unknown": "bold yellow",
+}
 EIGHTHS = " ▏▎▍▌▋▊▉"
 RATE_LABELS = {
     "env_steps_per_s": "env steps/s",
@@ -75,26 +81,33 @@ def render(report: Report) -> Iterator[RenderableType]:
         yield Text()
     yield from drift.render(report.drift)
     yield from deep.render(report.traced)
-    yield _heading("What to change", _how_many(report))
+    yield _heading("What to change", _finding_count(report))
     if not report.findings:
-        yield Padding(_all_well(report), (0, 2))
+        yield Padding(_no_findings(report), (0, 2))
     for i, finding in enumerate(report.findings, 1):
         yield _finding(i, finding)
     yield from _notes(report)
 
 
 def _incomplete(report: Report) -> Iterator[RenderableType]:
-    """Say what is missing before any number is shown."""
+    """Report what is missing, before any number is shown."""
     for reason in report.missing[:REASONS_SHOWN]:
         yield Text(f"Incomplete recording: {reason}.", "bold yellow")
     if len(report.missing) > REASONS_SHOWN:
         yield Text(f"{len(report.missing) - REASONS_SHOWN} more reasons are among the warnings.", "bold yellow")
 
 
-def _all_well(report: Report) -> Text:
+def _no_findings(report: Report) -> RenderableType:
     if not report.counts.env_steps:
-        return Text("No findings, but no environment step was seen either: is this the training loop?", "yellow")
-    return Text("No findings: none of the causes that hotloop knows takes time in this loop.", "bold green")
+        return Text("No known cause found, but no environment steps either: is this the training loop?", "yellow")
+    own = [line for line in report.lines if line.own][:LINES_SHOWN]
+    if not own:
+        return Text("No known cause found.", "bold green")
+    table = Table.grid(padding=(0, 2))
+    for line in own:
+        place = Text(f"{_near(line.file)}:{line.line}", "cyan")
+        table.add_row(numbers.percent(line.share), place, Text(line.text, "dim"))
+    return Group(Text("No known cause found. The hottest lines are:", "bold green"), table)
 
 
 def _heading(title: str, detail: str) -> RenderableType:
@@ -104,7 +117,7 @@ def _heading(title: str, detail: str) -> RenderableType:
     return Rule(text, align="left", style="dim", characters="─")
 
 
-def _how_many(report: Report) -> str:
+def _finding_count(report: Report) -> str:
     n = len(report.findings)
     return f"{n} finding{'s' if n > 1 else ''}, best first" if n else ""
 
@@ -190,9 +203,9 @@ def _phase_table(rows: tuple[PhaseRow, ...]) -> RenderableType:
 
 
 def _bar(share: float, widest: float) -> str:
-    """Return a bar, in eighths of a character, in which the widest share fills all of it."""
+    """Return a bar drawn in eighths of a character. The widest share fills the whole width."""
     eighths = round(share / widest * BAR_WIDTH * 8) if widest else 0
-    # What is there at all is shown.
+    # Every share above zero is visible.
     eighths = max(eighths, 1 if share > 0 else 0)
     return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
 
@@ -278,13 +291,12 @@ def _finding(number: int, finding: Finding) -> RenderableType:
 
 
 def _near(file: str) -> str:
-    """Return a path below the current directory as seen from it, which terminals let one click on."""
-    here = os.getcwd() + os.sep
-    return file.removeprefix(here)
+    """Return a path relative to the current directory if it is below it, so that terminals make it clickable."""
+    return file.removeprefix(os.getcwd() + os.sep)
 
 
 def _advice(advice: str) -> RenderableType:
-    """Show prose as prose, and indented or fenced lines as Python."""
+    """Lay out advice: indented or fenced lines are Python, the rest is prose."""
     parts: list[RenderableType] = []
     prose: list[str] = []
     code: list[str] = []
@@ -321,9 +333,9 @@ def _notes(report: Report) -> Iterator[RenderableType]:
     overhead = report.overhead
     spans = overhead.spans_timed + overhead.spans_counted
     yield Text(
-        f"Recording cost {numbers.percent(overhead.share)} of the time: {numbers.percent(overhead.taken_share)} in "
-        f"{numbers.count(spans)} spans at {numbers.seconds(overhead.span_ns / 1e9)}, taken off the times above, the "
-        f"rest beside them.{_unrecorded(report)} {numbers.percent(report.attributed_share)} of the time has a phase.",
+        f"Recording overhead: {numbers.percent(overhead.share)}, of which {numbers.percent(overhead.taken_share)} "
+        f"({numbers.count(spans)} spans at {numbers.seconds(overhead.span_ns / 1e9)}) is subtracted from the times "
+        f"above.{_unrecorded(report)} {numbers.percent(report.attributed_share)} of the time has a phase.",
         "dim",
     )
     for warning in (each for each in report.warnings if each not in report.missing[:REASONS_SHOWN]):

@@ -1,4 +1,4 @@
-"""The report as plain text, without colour, for a file or a bug report; or as a picture of the terminal."""
+"""The report as plain text without colour, for a file or a bug report, or as an SVG image of the terminal."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def as_text(report: Report) -> str:
 
 
 def write(report: Report, path: Path) -> None:
-    """Write the report to a file: as text, or as a picture of the terminal if its name ends in .svg."""
+    """Write the report to a file: as an image of the terminal if its name ends in .svg, else as text."""
     if path.suffix != ".svg":
         path.write_text(as_text(report), encoding="utf-8", errors="backslashreplace")
         return
     console = Console(file=io.StringIO(), width=WIDTH, record=True, force_terminal=True, highlight=False, emoji=False)
     terminal.show(report, console)
-    # Without the fonts that rich would have fetched from the web.
+    # Remove the fonts that the image would load from the web.
     picture = re.sub(r"@font-face \{.*?\}", "", console.export_svg(title="hotloop explain"), flags=re.DOTALL)
     path.write_text(picture, encoding="utf-8", errors="backslashreplace")

@@ -6,7 +6,7 @@ Terminal, text, JSON, notebook, charts, progress summary and exports only lay it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,19 +16,20 @@ from hotloop.counters import COUNTERS
 from hotloop.profiling.trace import summary
 from hotloop.profiling.trace.deep import NOTHING, Traced
 from hotloop.profiling.trace.drift import Drift, drift
-from hotloop.profiling.trace.model import Memory, Node, Overhead, Process, State, Thread, Trace
+from hotloop.profiling.trace.model import Frame, Memory, Node, Overhead, Process, State, Thread, Trace
 from hotloop.profiling.trace.summary import Counts, PhaseRow, Rate, SpanRow
 
 if TYPE_CHECKING:
     from hotloop.profiling.diagnosis.finding import Finding
 
 TREE_SHARE = 0.01
-"""Branches below this share of wall time are folded into one row."""
+"""Branches below this share of wall time are merged into one row."""
+HOTTEST_LINES = 50
 
 
 @dataclass(frozen=True, slots=True)
 class TreeRow:
-    """A line of the call tree."""
+    """A row of the call tree."""
 
     depth: int
     name: str
@@ -70,6 +71,24 @@ class ProcessTable:
     peak_rss_bytes: int
     counts: Mapping[str, int]
     threads: tuple[ThreadTable, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class HotLine:
+    """A line of code, and the node of the call tree that was open while it ran."""
+
+    function: str
+    file: str
+    line: int
+    text: str
+    own: bool
+    path: tuple[str, ...]
+    phase: str
+    samples: int
+    wall_s: float
+    cpu_s: float
+    share: float
+    """Of the main thread's wall time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +136,7 @@ class Report:
     """Exit code of the script, if known."""
     command: tuple[str, ...]
     missing: tuple[str, ...]
-    """Why the recording is incomplete; empty if it is complete."""
+    """Reasons why the recording is incomplete; empty if it is complete."""
     machine: Machine
     wall_s: float
     startup_s: float
@@ -134,6 +153,8 @@ class Report:
     phases: tuple[PhaseRow, ...]
     spans: tuple[SpanRow, ...]
     tree: tuple[TreeRow, ...]
+    lines: tuple[HotLine, ...]
+    """The hottest lines of the main thread."""
     processes: tuple[ProcessTable, ...]
     rss_bytes: int
     """Last memory sample of the main process; 0 if there is none."""
@@ -179,6 +200,7 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         phases=tuple(summary.phases(trace)),
         spans=tuple(summary.spans(trace)),
         tree=tuple(tree_rows(trace.thread, TREE_SHARE)),
+        lines=_hottest_lines(trace.thread),
         processes=tuple(_processes(trace)),
         rss_bytes=int(memory.rss_bytes[-1]) if len(memory.rss_bytes) else 0,
         peak_rss_bytes=int(memory.rss_bytes.max(initial=0)),
@@ -209,17 +231,46 @@ def _timeline(trace: Trace) -> Timeline:
     )
 
 
+def _hottest_lines(thread: Thread) -> tuple[HotLine, ...]:
+    """Return the lines with the most time, hottest first.
+
+    The time of a sample counts for its innermost line of the user's own code, or for its innermost line if there is
+    none.
+    """
+    found: dict[tuple[int, Frame], list[int]] = {}
+    for sample in thread.samples:
+        if not sample.stack:
+            continue
+        line = next((frame for frame in sample.stack if frame.own), sample.stack[0])
+        sums = found.setdefault((sample.node, line), [0, 0, 0])
+        for i, value in enumerate((sample.n, sample.wall_ns, sample.cpu_ns)):
+            sums[i] += value
+    ranked = sorted(found.items(), key=lambda item: -item[1][1])[:HOTTEST_LINES]
+    return tuple(
+        HotLine(
+            **asdict(line),
+            path=thread.path(thread.by_id[node]),
+            phase=str(thread.by_id[node].phase),
+            samples=n,
+            wall_s=wall_ns / 1e9,
+            cpu_s=cpu_ns / 1e9,
+            share=wall_ns / thread.wall_ns if thread.wall_ns else 0.0,
+        )
+        for (node, line), (n, wall_ns, cpu_ns) in ranked
+    )
+
+
 def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
     """Return the call tree as indented rows, largest branch first, without those below `least_share`."""
     rows: list[TreeRow] = []
     root = thread.nodes[0]
-    # Not by recursion: a tree may be deeper than Python's stack.
-    waiting = _children(thread, root, least_share, 0)
-    while waiting:
-        row, node = waiting.pop()
+    # Not recursive: a tree may be deeper than Python's stack.
+    pending = _children(thread, root, least_share, 0)
+    while pending:
+        row, node = pending.pop()
         rows.append(row)
         if node is not None:
-            waiting += _children(thread, node, least_share, row.depth + 1)
+            pending += _children(thread, node, least_share, row.depth + 1)
     if root.self_ns >= max(least_share * thread.wall_ns, 1):
         alone = replace(root, name=summary.UNATTRIBUTED, calls=0, total_ns=root.self_ns)
         rows.append(replace(_tree_row(alone, thread, 0, last=True), phase=summary.UNATTRIBUTED))
@@ -227,7 +278,7 @@ def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
 
 
 def _children(thread: Thread, parent: Node, least_share: float, depth: int) -> list[tuple[TreeRow, Node | None]]:
-    """Return the rows of a node's children, the largest last, each with its node; one row for all small ones."""
+    """Return the rows of a node's children with their nodes, largest last. Small ones share a row without a node."""
     children = sorted(thread.children.get(parent.id, ()), key=lambda node: -node.total_ns)
     least_ns = least_share * thread.wall_ns
     shown = [node for node in children if node.total_ns >= least_ns]
@@ -323,5 +374,5 @@ def _warnings(trace: Trace) -> tuple[str, ...]:
         for process in trace.processes[1:]
         for warning in process.warnings
     ]
-    # The same warning may be known to the run and to its main process.
+    # The run and its main process may have the same warning.
     return tuple(dict.fromkeys([*own, *others]))

@@ -1,7 +1,7 @@
-"""Flame graphs for speedscope: one profile a thread, made of the sampled stacks, weighted by time.
+"""Flame graphs for speedscope: one profile per thread, from the sampled stacks, weighted by time.
 
-Under the innermost line stands the span that was open there, so that time in native code has a name, too. Samples are
-sums over the loop: the order of time is lost, and the view to use is "Left Heavy" or "Sandwich".
+Below the innermost line is the span that was open, so that time in native code has a name as well. Samples are summed
+over the loop, which loses their order in time: use the views "Left Heavy" or "Sandwich".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def write(report: Report, trace: Trace, path: Path) -> None:
         "exporter": f"hotloop@{_version()}",
         "activeProfileIndex": 0,
         "shared": {"frames": [_frame(key) for key in frames]},
-        "profiles": profiles or [_nothing()],
+        "profiles": profiles or [_empty_profile()],
     }
     with open_text(path) as file:
         file.write(json_text(content, compact=True))
@@ -46,7 +46,7 @@ def _profile(process: Process, thread: Thread, frames: dict[Key, int]) -> dict[s
         stack = tuple(frames.setdefault(key, len(frames)) for key in _stack(sample, thread))
         if sample.wall_ns and stack:
             found[stack] = found.get(stack, 0) + sample.wall_ns
-    # Neighbours that share callers are drawn as one box.
+    # Sorted, because adjacent samples with the same callers are drawn as one box.
     stacks = sorted(found)
     return {
         "type": "sampled",
@@ -71,8 +71,8 @@ def _frame(key: Key) -> dict[str, Any]:
     return {"name": name, "file": file, "line": line} if file else {"name": name}
 
 
-def _nothing() -> dict[str, Any]:
-    """A file needs a profile: that of a run whose stacks were not sampled is empty."""
+def _empty_profile() -> dict[str, Any]:
+    """Return a profile for a run without samples: the format requires at least one."""
     empty: dict[str, Any] = {"samples": [], "weights": []}
     return {"type": "sampled", "name": "no samples", "unit": "nanoseconds", "startValue": 0, "endValue": 0} | empty
 

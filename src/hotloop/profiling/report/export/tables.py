@@ -25,7 +25,7 @@ from hotloop.profiling.trace.summary import PhaseRow
 
 JOIN = " > "
 CLOSER_LOOK = "(closer look)"
-"""Path of what was counted while recording was paused for --functions or --ops."""
+"""Path of counts made during deep profiling (--functions, --ops), when recording is paused."""
 PART_ROWS = 20_000
 LONGEST_PATH = 1_000
 Row = dict[str, Any]
@@ -55,7 +55,7 @@ def _write(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
 
 
 def _in_parts(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows a few at a time: with long paths, all of them may not fit into memory."""
+    """Yield rows in parts: with long paths, all of them may not fit into memory."""
     while part := list(islice(rows, PART_ROWS)):
         yield part
 
@@ -70,9 +70,9 @@ def _same(text: str, rows: int) -> pa.Array:
     return pa.array([csv_cell(text)] * rows, pa.string())
 
 
-def _schema(words: str, whole: str, real: str, after: str = "") -> pa.Schema:
-    """Make a schema: names of text, whole-number and real columns, then of text again."""
-    kinds = ((words, pa.string()), (whole, pa.int64()), (real, pa.float64()), (after, pa.string()))
+def _schema(texts: str, integers: str, floats: str, more_texts: str = "") -> pa.Schema:
+    """Return a schema from names of text, integer and float columns, then of further text columns."""
+    kinds = ((texts, pa.string()), (integers, pa.int64()), (floats, pa.float64()), (more_texts, pa.string()))
     return pa.schema([("pid", pa.int64()), *((name, kind) for names, kind in kinds for name in names.split())])
 
 
@@ -89,7 +89,7 @@ CALLS = pa.schema([("pid", pa.int64()), ("thread", pa.string()), ("path", pa.str
 
 
 def _joined(names: Iterable[str]) -> str:
-    """Return a path as text; of a very long one, the end."""
+    """Return a path as text; of a very long one, only the end."""
     text = JOIN.join(names)
     return text if len(text) <= LONGEST_PATH else "…" + text[1 - LONGEST_PATH :]
 
@@ -106,10 +106,10 @@ def _threads(trace: Trace) -> Iterator[tuple[Row, Process, Thread]]:
 
 
 def _spans(trace: Trace) -> Iterator[Row]:
-    for who, _, thread in _threads(trace):
+    for owner, _, thread in _threads(trace):
         paths = _paths(thread)
         for node in thread.nodes:
-            yield who | _span(node, paths[node.id])
+            yield owner | _span(node, paths[node.id])
 
 
 def _span(node: Node, path: str) -> Row:
@@ -134,7 +134,7 @@ def _phase_rows(pid: int, process: str, thread: str, rows: Iterable[PhaseRow]) -
 
 
 def _samples(trace: Trace) -> Iterator[Row]:
-    for who, _, thread in _threads(trace):
+    for owner, _, thread in _threads(trace):
         paths = _paths(thread)
         stacks: dict[int, str] = {}
         for sample in thread.samples:
@@ -143,7 +143,7 @@ def _samples(trace: Trace) -> Iterator[Row]:
                 frames = (f"{each.function} ({each.file}:{each.line})" for each in reversed(sample.stack))
                 stacks[id(sample.stack)] = _joined(frames)
             inner = sample.stack[0] if sample.stack else None
-            yield who | {
+            yield owner | {
                 "path": paths[node.id], "phase": str(node.phase),
                 "function": inner.function if inner else "", "file": inner.file if inner else "",
                 "line": inner.line if inner else None, "text": inner.text if inner else "",
@@ -153,31 +153,31 @@ def _samples(trace: Trace) -> Iterator[Row]:
 
 
 def _counts(trace: Trace) -> Iterator[Row]:
-    """Yield counters by the place they were counted at; what belongs to no place has no path. Sums are totals."""
+    """Yield counts by place in the call tree. Counts without a place have an empty path. The sums are the totals."""
 
-    def nowhere(process: Process) -> Row:
+    def without_thread(process: Process) -> Row:
         return {"pid": process.pid, "process": process.name, "thread": ""}
 
     for process in trace.processes:
         left = dict(process.counts)
-        for who, owner, thread in _threads(trace):
-            if owner is not process:
+        for owner, its_process, thread in _threads(trace):
+            if its_process is not process:
                 continue
             paths = _paths(thread)
             for node in thread.nodes:
                 for counter, amount in node.counts.items():
                     left[counter] = left.get(counter, 0) - amount
-                    yield who | {"path": paths[node.id], "counter": counter, "amount": amount}
+                    yield owner | {"path": paths[node.id], "counter": counter, "amount": amount}
         for counter, amount in left.items():
             if amount:
-                yield nowhere(process) | {"path": "", "counter": counter, "amount": amount}
+                yield without_thread(process) | {"path": "", "counter": counter, "amount": amount}
     for counter, amount in trace.traced.counts.items():
         if amount:
-            yield nowhere(trace.main) | {"path": CLOSER_LOOK, "counter": counter, "amount": amount}
+            yield without_thread(trace.main) | {"path": CLOSER_LOOK, "counter": counter, "amount": amount}
 
 
 def _windows(trace: Trace) -> pa.Table:
-    """One row a window; a column for each counter, and `phase_..._s` of the main thread for each phase."""
+    """Return one row per window, with a column per counter and a column `phase_..._s` per phase of the main thread."""
     parts = []
     for process in trace.processes:
         windows, size = process.windows, len(process.windows.start_ns)
@@ -215,7 +215,7 @@ def _memory(trace: Trace) -> pa.Table:
 
 
 def _calls(trace: Trace) -> Iterator[pa.Table]:
-    """Single calls, of the windows in which they were kept."""
+    """Yield single calls, in parts. Only some windows keep them."""
     for stream in read_streams(trace):
         nodes = np.unique(stream.call_node).tolist()
         paths = pa.array([csv_cell(_joined(stream.path(node))) for node in nodes], pa.string())

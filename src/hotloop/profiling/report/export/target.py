@@ -1,4 +1,4 @@
-"""Where an export goes: refused if something is there, and there whole or not at all."""
+"""The file or folder of an export: never overwritten without `force`, and written completely or not at all."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from hotloop.errors import HotloopError
 from hotloop.files import resolved
 
 ERRORS = "backslashreplace"
-"""What is done with names that UTF-8 cannot encode, such as a path with bytes of another encoding."""
+"""Escapes names that UTF-8 cannot encode, such as a path with bytes of another encoding."""
 
 
 def check(path: Path, folder: bool, force: bool) -> None:
-    """Refuse a place that is taken, before anything is computed."""
+    """Raise if the path exists, before anything is computed."""
     if not path.exists():
         return
     if path.is_dir() != folder:
-        seen, wanted = ("a folder", "a file") if path.is_dir() else ("a file", "a folder")
-        raise HotloopError(f"{path} is {seen}, the export needs {wanted}: choose another with --output")
+        found, needed = ("a folder", "a file") if path.is_dir() else ("a file", "a folder")
+        raise HotloopError(f"{path} is {found}, the export needs {needed}: choose another with --output")
     if folder and not any(path.iterdir()):
         return
     if not force:
-        raise HotloopError(f"{path} is there already: choose another with --output, or replace it with --force")
+        raise HotloopError(f"{path} already exists: choose another with --output, or replace it with --force")
 
 
 def place(path: Path, write: Callable[[Path], None]) -> None:
-    """Let `write` make a file or folder under a passing name, then put it in its place.
+    """Let `write` create a file or folder under a temporary name, then rename it.
 
-    Into a folder that is there, the files are moved one by one: what else is in it stays.
+    If the folder exists, the files are moved into it one by one, and its other files are kept.
     """
     path = resolved(path)  # "." has no name to put another beside
     # The ending stays, for a writer may go by it.
@@ -56,7 +56,7 @@ def place(path: Path, write: Callable[[Path], None]) -> None:
 def open_text(path: Path) -> Iterator[TextIO]:
     """Open a new text file, compressed if its name ends in .gz."""
     if path.suffix == ".gz":
-        # A fast level: the browser that opens it unpacks any, and the numbers hardly get smaller.
+        # A fast level: higher ones hardly make these files smaller.
         with gzip.open(path, "wt", compresslevel=3, encoding="utf-8", errors=ERRORS, newline="\n") as file:
             yield file
     else:
