@@ -120,8 +120,8 @@ def test_a_report_stands_for_its_run(tmp_path):
     (tmp_path / "gone.json").write_text(json.dumps({"run": "runs/gone"}))
     (tmp_path / "other.json").write_text("[]")
     assert "holds no measurement" in call("explain", "report.json", cwd=tmp_path, expect=2).stderr
-    assert "is not there any more" in call("explain", "gone.json", cwd=tmp_path, expect=2).stderr
-    assert "is no report of hotloop" in call("explain", "other.json", cwd=tmp_path, expect=2).stderr
+    assert "no longer exists" in call("explain", "gone.json", cwd=tmp_path, expect=2).stderr
+    assert "is not a report of hotloop" in call("explain", "other.json", cwd=tmp_path, expect=2).stderr
 
 
 def test_ls_tells_name_state_and_size(tmp_path):

@@ -1,7 +1,7 @@
-"""What the closer looks of a run saw: function calls, torch operators, layers, corrected for what looking cost.
+"""Deep profiling of a run: function calls, torch operators and layers, corrected for the overhead of tracing.
 
-Each look has a file of its own, which is not there if it was not asked for. Its numbers are of the iterations that it
-took, which are not in the run's other tables.
+Each kind has its own file, which exists only if it was requested. Its numbers cover the iterations that were traced;
+these are not in the run's other tables.
 """
 
 from __future__ import annotations
@@ -15,42 +15,43 @@ from hotloop.profiling.trace.reading.records import CallRecord, FunctionRecord, 
 
 Optimisable = Literal["yes", "calls", "no"]
 SHORT_S = 20e-6
-"""A foreign function that takes less than this is called for little each time: fewer, larger calls would help."""
+"""A library function that takes less than this per call does little each time: fewer, larger calls would help."""
 LIKE = 0.1
-"""How far updates a step may differ between the look and the loop, for their times to be compared."""
+"""Times are compared only if updates per step differ by less than this between traced iterations and the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What is to know of a look before its table is read."""
+    """How function or operator tracing went."""
 
     state: str
-    """"done", "cut" (the run ended meanwhile), "looking", "waiting", or "none"."""
+    """"done", "cut" (the run ended first), "looking" (in progress), "waiting" (warm-up), or "none"."""
     asked: int
+    """Iterations requested."""
     iterations: int
     updates: int
     warmup: int
-    """Iterations before it."""
+    """Iterations before tracing started."""
     iteration_s: float
-    """How long an iteration took meanwhile."""
+    """Time of a traced iteration."""
     untraced_s: float | None
-    """How long it takes in the run's other tables; None if these do not tell."""
+    """Time of an iteration in the rest of the run; None if unknown."""
     calls: int
-    """Function or operator calls that were traced."""
+    """Traced function or operator calls."""
     call_cost_s: float
-    """What tracing a call cost, on average, all in all."""
+    """Average total overhead of tracing a call."""
     reason: str = ""
-    """Why there is nothing."""
+    """Why there are no results."""
 
     @property
     def factor(self) -> float | None:
-        """By how much the look made an iteration longer."""
+        """Slow-down of an iteration by tracing."""
         return self.iteration_s / self.untraced_s if self.untraced_s else None
 
 
 @dataclass(frozen=True, slots=True)
 class FunctionRow:
-    """A function, over all its callers."""
+    """A function, summed over all its callers."""
 
     name: str
     file: str
@@ -58,7 +59,7 @@ class FunctionRow:
     kind: str
     """"own" code, a "library"'s, or "native": not Python."""
     optimisable: Optimisable
-    """"yes": own Python code. "calls": own code calls it often, for little each time. "no": only by doing without."""
+    """"yes": own Python code. "calls": own code calls it often, for little each time. "no": neither."""
     calls: int
     calls_per_iteration: float
     self_s: float
@@ -71,7 +72,7 @@ class FunctionRow:
 
 @dataclass(frozen=True, slots=True)
 class CallRow:
-    """A line of the functions' call tree."""
+    """A row of the call tree of functions."""
 
     depth: int
     name: str
@@ -101,7 +102,7 @@ class OperatorRow:
 
 @dataclass(frozen=True, slots=True)
 class LayerRow:
-    """A torch module, by its place in the network."""
+    """A torch module, by its position in the network."""
 
     name: str
     module: str
@@ -109,32 +110,32 @@ class LayerRow:
     depth: int
     calls: int
     grad_calls: int
-    """Of them, those that a backward could follow."""
+    """Calls with gradients enabled."""
     forward_s: float
     backward_s: float
-    """Both with what is below."""
+    """Both including submodules."""
     share: float
-    """Of forward and backward of all networks."""
+    """Share of the forward and backward time of all networks."""
     forward_mean_s: float
     backward_mean_s: float
-    """By call that a backward could follow."""
+    """Per call with gradients enabled."""
 
 
 @dataclass(frozen=True, slots=True)
 class LayersLook:
-    """What is to know of the layers' timing."""
+    """How the timing of layers went."""
 
     every: int
     updates: int
     updates_timed: int
     synchronised: bool
     cost_s: float
-    """What the timing took at least; it is in the phases, not in the layers."""
+    """Lower bound of the timing overhead, which is contained in the phases but not in the layers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Traced:
-    """All looks of a run."""
+    """All results of deep profiling."""
 
     functions: tuple[FunctionRow, ...] = ()
     function_tree: tuple[CallRow, ...] = ()
@@ -144,7 +145,7 @@ class Traced:
     operators_look: Look | None = None
     layers_look: LayersLook | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
-    """What the loop did meanwhile, by counter. Recording is paused then, so no other table has it."""
+    """Counts of the traced iterations. Recording is paused during tracing, so no other table has them."""
 
 
 NOTHING = Traced()
@@ -152,7 +153,7 @@ NOTHING = Traced()
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How fast the loop is when nobody looks closer."""
+    """The loop without deep profiling."""
 
     env_steps: int
     updates: int
@@ -161,7 +162,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class LookFiles:
-    """The files of the closer looks; None for each that is not there."""
+    """The files of deep profiling; None for those that do not exist."""
 
     functions: LookRecord | None = None
     operators: LookRecord | None = None
@@ -169,11 +170,11 @@ class LookFiles:
 
 
 def build_traced(files: LookFiles, pace: Pace) -> Traced:
-    """Return what the looks of a run left, as far as they have come.
+    """Return the results of deep profiling so far.
 
     Args:
-        files: What they wrote.
-        pace: The loop without the looks.
+        files: Its files.
+        pace: The loop without deep profiling.
     """
     traced = NOTHING
     if files.functions is not None:
@@ -189,7 +190,7 @@ def build_traced(files: LookFiles, pace: Pace) -> Traced:
 
 
 def _untraced_s(record: LookRecord, pace: Pace) -> float | None:
-    """How long an iteration takes when nobody looks, if the look's iterations were like the others."""
+    """Return the time of an iteration without tracing, if the traced iterations were like the others."""
     steps, iterations = record.env_steps, record.iterations
     if not (steps and iterations and pace.env_steps > 0):
         return None
@@ -228,10 +229,10 @@ def _functions(seen: LookRecord, pace: Pace) -> tuple[tuple[FunctionRow, ...], t
 
 
 def python_scale(seen: LookRecord, look: Look) -> float:
-    """Return by what the times of Python code are to be multiplied, for the interpreter is slower while it is traced.
+    """Return the factor that corrects times of Python code, because tracing slows the interpreter down.
 
-    Native functions are not. Where an iteration's time without tracing is known, it tells; it may say no more than
-    a loop without calls does, which is slowed down most.
+    Native functions are not slowed down. The factor follows from an iteration's time without tracing, if that is known.
+    It is limited by the slow-down of a loop without calls, which is the largest possible.
     """
     least = 1.0 / seen.slowdown
     python = sum(row.self_ns for row in seen.functions if row.kind != "native")
@@ -254,7 +255,7 @@ def _function_row(row: FunctionRecord, own_ns: float, total_ns: float, of: tuple
 
 
 def optimisable(row: FunctionRecord, mean_s: float, iterations: int) -> Optimisable:
-    """Say what can be done about a function: see `FunctionRow.optimisable`."""
+    """Return how a function can be optimised: see `FunctionRow.optimisable`."""
     if row.kind == "own":
         return "yes"
     often = row.calls_from_own > iterations and 2 * row.calls_from_own >= row.calls

@@ -1,8 +1,8 @@
 """Drift: does a run slow down, and by which factor? Pure functions on a `Trace`.
 
-wall time = episodes × steps an episode × cost of a step. An early and a late part of the loop are compared, and the
-three ratios multiply to the ratio of their times, whatever happened. Learning that begins is a step, not a drift: the
-time before the first updates, and the first window, in which everything is called for the first time, are left out.
+wall time = episodes × steps per episode × cost per step. An early and a late part of the loop are compared; the three
+ratios always multiply to the ratio of their times. The start of learning is a step, not a drift, so the time before the
+first update is left out, and so is the first window, in which everything is called for the first time.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from hotloop.profiling.trace.summary import SHORT_WINDOW, window_amounts
 Floats = NDArray[np.float64]
 Verdict = Literal["cost", "episodes", "cost and episodes", "machine", "machine and episodes"]
 BLOCKS = 6
-"""Into so many stretches of equal time the loop is cut, to see whether a change goes one way."""
+"""Number of stretches of equal time into which the loop is cut, to test whether a change goes one way."""
 LEAST_WINDOWS = 6
 LEAST_EPISODES = 10
-"""In each of the two parts, before the length of an episode is compared."""
+"""Required in each of the two parts to compare the length of episodes."""
 LEAST_COST, LEAST_LENGTH = 1.15, 1.25
-"""From these factors on, up or down, a change is worth telling."""
+"""Smallest factors, up or down, that are reported."""
 LEAST_TREND = 0.6
 """Kendall's tau of the blocks: 12 of 15 pairs in the same order."""
 LEAST_ONE_WAY = 0.8
-"""Part of the differences between blocks that growth which never turns back explains; chance explains 0.3 of six."""
+"""Share of the variance between blocks that monotonic growth must explain. By chance it explains 0.3 of six blocks."""
 SURE = 2.0
-"""Standard deviations of a ratio of mean lengths, if lengths were spread as those of games that end by chance."""
+"""Standard deviations of a ratio of mean lengths, assuming exponentially distributed lengths."""
 ALIKE = 0.6
-"""A machine that slows down slows all phases: each by at least this part of the whole change, as logarithms."""
+"""If the machine slows down, each phase changes by at least this fraction of the total change, in logarithms."""
 LARGE_PHASE = 0.1
 ALL_TIMED = 0.8
-"""Inside a timed call, at least this part of the usual calls was timed too."""
+"""Inside a timed call, at least this fraction of the usual number of calls must have been timed as well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Part:
 
     from_s: float
     until_s: float
-    """Both since the loop began."""
+    """Both since the start of the loop."""
     seconds: float
     env_steps: float
     episodes: float
@@ -54,12 +54,12 @@ class Part:
 
     @property
     def steps_per_episode(self) -> float | None:
-        """Env steps for each episode that ended; None if none did."""
+        """Env steps per finished episode; None if none finished."""
         return self.env_steps / self.episodes if self.episodes else None
 
     @property
     def cost_per_step_s(self) -> float:
-        """Wall time for each env step."""
+        """Wall time per env step."""
         return self.seconds / self.env_steps
 
 
@@ -69,7 +69,7 @@ class Factors:
 
     seconds: float
     episodes: float | None
-    """None, like the next, if no episode ended in one of the parts."""
+    """None, like `steps_per_episode`, if no episode ended in one of the parts."""
     steps_per_episode: float | None
     env_steps: float
     cost_per_step: float
@@ -77,7 +77,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class PhaseCost:
-    """What a phase takes of an env step, in seconds."""
+    """Seconds that a phase takes per env step."""
 
     phase: str
     early_s: float
@@ -86,16 +86,16 @@ class PhaseCost:
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """A change over the run that is worth telling."""
+    """A significant change over the run."""
 
     verdict: Verdict
     early: Part
     late: Part
     factors: Factors
     phases: tuple[PhaseCost, ...]
-    """The one that changed most is first."""
+    """Largest change first."""
     learning_began_s: float | None
-    """Where updates began after the loop did; what was before is not compared."""
+    """When updates started, if later than the loop; the time before that is not compared."""
 
 
 @dataclass(frozen=True)
@@ -103,11 +103,11 @@ class Blocks:
     """The comparable part of the loop in `BLOCKS` stretches of about equal time."""
 
     place: NDArray[np.int64]
-    """For each window of the trace the block it belongs to, -1 for none."""
+    """Block of each window of the trace, -1 for none."""
     seconds: Floats
     counts: Mapping[str, Floats]
     steps_before: Floats
-    """Env steps from the begin of the loop to the middle of each block."""
+    """Env steps from the start of the loop to the middle of each block."""
     from_s: Floats
     until_s: Floats
     learning_began_s: float | None
@@ -131,7 +131,7 @@ def cut(trace: Trace) -> Blocks | None:
     chosen = np.flatnonzero(whole & (np.arange(len(starts)) > began))
     if len(chosen) < LEAST_WINDOWS:
         return None
-    # A window belongs to the block in which its middle lies, on a clock that runs in the chosen windows only.
+    # A window belongs to the block that contains its middle, on a clock that runs only in the chosen windows.
     clock = np.cumsum(seconds[chosen]) - seconds[chosen] / 2
     block = np.minimum((clock / seconds[chosen].sum() * BLOCKS).astype(np.int64), BLOCKS - 1)
     first = np.searchsorted(block, np.arange(BLOCKS), "left")
@@ -160,7 +160,7 @@ def _by_block(block: NDArray[np.int64], values: NDArray[np.number]) -> Floats:
 
 
 def drift(trace: Trace) -> Drift | None:
-    """Compare the first third of a loop with its last; None if nothing changed that is worth telling."""
+    """Compare the first third of a loop with its last; None if there was no significant change."""
     blocks = cut(trace)
     if blocks is None:
         return None
@@ -193,12 +193,12 @@ def compare(early: Part, late: Part) -> Factors:
 
 
 def worth(factor: float, least: float) -> bool:
-    """Say whether a factor is far enough from 1, up or down."""
+    """Return whether a factor is far enough from 1, up or down."""
     return abs(math.log(factor)) >= math.log(least)
 
 
 def goes_one_way(values: Floats, least: float = LEAST_TREND) -> bool:
-    """Say whether values rise, or fall, nearly all the way (Kendall's tau)."""
+    """Return whether values rise, or fall, almost monotonically (Kendall's tau)."""
     return abs(trend(values)) >= least
 
 
@@ -210,9 +210,9 @@ def trend(values: Floats) -> float:
 
 
 def one_way(values: Floats) -> float:
-    """Return the part of the variance that values explain which only rise, or only fall (isotonic regression).
+    """Return the share of the variance that a monotonic curve explains (isotonic regression).
 
-    Unlike a count of ordered pairs, it knows a growth that ends, however the values waver afterwards.
+    Unlike a count of ordered pairs, it recognises growth that levels off and is followed by noise.
     """
     whole = float(((values - values.mean()) ** 2).sum())
     misfits = [float(((each - _rising(each)) ** 2).sum()) for each in (values, -values)]
@@ -220,7 +220,7 @@ def one_way(values: Floats) -> float:
 
 
 def _rising(values: Floats) -> Floats:
-    """Return the nearest values that never fall: the largest over j ≤ i of the smallest mean from j to k ≥ i."""
+    """Return the closest non-decreasing values: for each i, the max over j ≤ i of the min over k ≥ i of mean(j..k)."""
     n = len(values)
     return np.array([
         max(min(values[j : k + 1].mean() for k in range(i, n)) for j in range(i + 1)) for i in range(n)
@@ -228,10 +228,10 @@ def _rising(values: Floats) -> Floats:
 
 
 def node_costs(trace: Trace) -> dict[int, Floats]:
-    """Return the seconds a call of each node takes by itself in each block; NaN where that is not known.
+    """Return the self time in seconds per call of each node in each block; NaN where it is unknown.
 
-    Calls that were only counted do not matter for it, so this holds for thinned spans too. But where a span is
-    timed and those in it are not, their time is the span's own, and says nothing.
+    It depends only on timed calls, so it is valid for thinned spans as well. Where a span is timed and the spans inside
+    it are not, their time counts as its self time, so the block is left out.
     """
     thread, found = trace.thread, {}
     timed = {node.id: np.array([_timed(stretch, node.id) for stretch in thread.stretches]) for node in thread.nodes}
@@ -252,7 +252,7 @@ def _timed(stretch: Mapping[int, Stretch], node: int) -> float:
 
 
 def node_calls(trace: Trace) -> dict[int, Floats]:
-    """Return how often each node was called in each block, timed or not."""
+    """Return the number of calls of each node in each block, timed or not."""
     found: dict[int, Floats] = {}
     for i, stretch in enumerate(trace.thread.stretches):
         for node, seen in stretch.items():
@@ -261,7 +261,7 @@ def node_calls(trace: Trace) -> dict[int, Floats]:
 
 
 def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]:
-    """Return what each phase takes of a step, early and late; the one that changed most is first."""
+    """Return the time of each phase per step, early and late, largest change first."""
     calls, third = node_calls(trace), BLOCKS // 3
     by_phase: dict[str, list[float]] = {}
     for node, cost in node_costs(trace).items():
@@ -270,7 +270,7 @@ def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]
         for i, (inside, part) in enumerate(zip((slice(third), slice(-third, None)), parts, strict=True)):
             seconds = float(np.nansum(cost[inside] * calls[node][inside]))
             seen = float(calls[node][inside][~np.isnan(cost[inside])].sum())
-            # A block without a timed call is taken to be like the other one.
+            # A block without a timed call is assumed to be like the other one.
             seconds *= float(calls[node][inside].sum()) / seen if seen else 0.0
             for phase, share in trace.thread.phase_shares[node]:
                 by_phase.setdefault(str(phase), [0.0, 0.0])[i] += seconds / part.env_steps * share
@@ -281,7 +281,7 @@ def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]
 def _episodes_changed(blocks: Blocks, early: Part, late: Part, factors: Factors) -> bool:
     if factors.steps_per_episode is None or min(early.episodes, late.episodes) < LEAST_EPISODES:
         return False
-    # Agents learn fast at first and then no more, so games often grow in the first block only.
+    # Agents often learn fast at first and then level off, so episodes may grow only in the first block.
     chance = SURE * math.sqrt(1.0 / early.episodes + 1.0 / late.episodes)
     least = max(LEAST_LENGTH, math.exp(chance))
     length = np.log(blocks.counts["env_steps"] / np.maximum(blocks.counts["episodes"], 1.0))
@@ -289,7 +289,7 @@ def _episodes_changed(blocks: Blocks, early: Part, late: Part, factors: Factors)
 
 
 def _alike(phases: tuple[PhaseCost, ...], whole: float) -> bool:
-    """Say whether all large phases changed together: then it is the machine."""
+    """Return whether all large phases changed together, which means that the machine changed."""
     step = sum(row.early_s for row in phases)
     large = [row for row in phases if row.early_s >= LARGE_PHASE * step]
     return len(large) > 1 and all(

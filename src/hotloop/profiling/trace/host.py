@@ -1,6 +1,6 @@
-"""On which machine, since which boot and in which process namespace a process runs: there its id is known.
+"""The machine, boot and process namespace of a process: its process id is valid only there.
 
-Run directories are shared between containers and machines. A process id that is unknown here may be alive there.
+Run directories may be shared between containers and machines. A process id that does not exist here may exist there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PID_NAMESPACE = "/proc/self/ns/pid"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """Where a process runs. What the system does not say is empty, and equal to nothing."""
+    """Where a process runs. Fields that the system does not report are empty and never count as equal."""
 
     machine: str = ""
     """A hash of the machine's id and its host name: machines made from one image share the id."""
@@ -26,11 +26,11 @@ class Host:
     pid_namespace: str = ""
 
     def shares_processes(self, other: Host) -> bool:
-        """Say whether a process id means the same in both."""
+        """Return whether a process id means the same process on both."""
         return bool(self.boot and self.pid_namespace) and self == other
 
     def was_restarted(self, now: Host) -> bool:
-        """Say whether this is the same machine before it was booted again."""
+        """Return whether this is the same machine before a reboot."""
         return bool(self.machine and self.boot and now.boot) and self.machine == now.machine and self.boot != now.boot
 
 

@@ -1,7 +1,7 @@
-"""Whether a run is still going, as far as that can be known from here.
+"""Detects whether a run is still in progress.
 
-A process id says something only on the machine, in the boot and in the process namespace that it is from. Elsewhere a
-run that has not written its end may be alive, however long it has been silent, so it is never taken for dead.
+A process id is valid only on its machine, boot and process namespace. Seen from elsewhere, a run that has not written
+its end may still be running, however long it has written nothing, so it is never considered dead.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hotloop.profiling.trace.reading.run_files import MANIFEST
 BY_SIGNAL = (129, INTERRUPTED, 143)
 """Exit codes that shells report for a program ended by Ctrl-C, and by SIGHUP, Ctrl-C or SIGTERM."""
 SAME_PROCESS_S = 1.0
-"""A process id whose process began later than this after the recorded one belongs to another program."""
+"""If start times differ by more than this, the process id was reused by another program."""
 SILENT_S = 60.0
-"""A run writes every second. One that has written within this time is not removed, whatever else is known."""
+"""A run writes every second. One that has written within this time is never removed."""
 SILENT_WITHOUT_HOST_S = 86_400.0
 """The same for recordings of an earlier version, which do not say where they ran."""
 
@@ -31,7 +31,7 @@ SILENT_WITHOUT_HOST_S = 86_400.0
 def state_of(path: Path, manifest: Manifest) -> State:
     """Return the state of a run: one that says "running" but whose process is gone was killed."""
     if manifest.state != "running":
-        # The exit code may have been written after the state, when the interpreter was gone.
+        # The exit code may be written after the state, when the interpreter has already exited.
         return state_of_exit(manifest.exit_code) if manifest.exit_code is not None else manifest.state or "finished"
     here = this_host()
     if manifest.host is None or manifest.host.shares_processes(here):
@@ -39,7 +39,7 @@ def state_of(path: Path, manifest: Manifest) -> State:
             return "running"
     elif not manifest.host.was_restarted(here):
         return "unknown"
-    # The manifest is written twice, at the start and at the end: a second one that is not whole is an end.
+    # The manifest is written at the start and at the end. An incomplete second one means that the run ended.
     return "ended" if (path / f"{MANIFEST}.part").exists() else "killed"
 
 
@@ -63,7 +63,7 @@ def _is_alive(manifest: Manifest) -> bool:
 
 
 def why_kept(path: Path, manifest: Manifest, state: State) -> str:
-    """Say why a run must not be removed; "" if it surely has ended."""
+    """Return why a run must not be removed; "" if it has certainly ended."""
     if manifest.state != "running":
         return ""
     if state == "running":
@@ -78,7 +78,7 @@ def why_kept(path: Path, manifest: Manifest, state: State) -> str:
 
 
 def _silent_s(path: Path) -> float:
-    """Return for how long nothing was written to a run, by the clock of the file system that it is on."""
+    """Return the seconds since a run was last written to, by the clock of its file system."""
     written = [path / MANIFEST, *path.glob("*/state.json")]
     with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".hotloop-") as now:
         return Path(now.name).stat().st_mtime - max(file.lstat().st_mtime for file in written)

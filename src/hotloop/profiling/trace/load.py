@@ -1,4 +1,4 @@
-"""Read a run directory into a Trace: while it is going, after it has ended, or after it was killed."""
+"""Read a run directory into a Trace. The run may be in progress, finished or killed."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from hotloop.profiling.trace.reading.run_files import (
 )
 
 LONG_ENOUGH_S = 2.0
-"""A recording this long has written something: the recorder writes every second."""
+"""A recording of this length must have written something: the recorder writes every second."""
 STARVED = 0.1
-"""Share of the time without a core from which on speeds are not the loop's own."""
+"""Warn if the main thread had no core for more than this share of the loop."""
 LEAST_SECONDS = 3
-"""Of a recording that tells something."""
+"""Warn about shorter recordings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """The part of a run that is looked at."""
+    """The part of a run that the tables cover."""
 
     start_ns: int
     end_ns: int
@@ -101,7 +101,7 @@ def _why_stopped(manifest: Manifest) -> list[str]:
 
 
 def _read_processes(folder: Path, budget: Budget) -> tuple[ProcessParts | None, list[ProcessParts], list[str]]:
-    """Return the main process, the others on its clock in the order they began, and what could not be read."""
+    """Return the main process, the others in order of their start and on its clock, and what could not be read."""
     main: ProcessParts | None = None
     others: list[ProcessParts] = []
     folders = process_folders(folder)
@@ -131,7 +131,7 @@ def _is_not_main(folder: Path) -> bool:
 
 
 def _with_stretches(trace: Trace, parts: ProcessParts) -> Trace:
-    """Add the stretches of the main thread that are compared to see a drift, if the run is long enough."""
+    """Add the stretches of the main thread that drift is detected from, if the run is long enough."""
     blocks = cut(trace)
     if blocks is None:
         return trace
@@ -144,12 +144,12 @@ def _with_stretches(trace: Trace, parts: ProcessParts) -> Trace:
 
 
 def _startup_ns(main: ProcessParts, loop: Loop) -> int:
-    began = main.state.start_ns
-    return max(loop.start_ns - began, 0) if began is not None else 0
+    start_ns = main.state.start_ns
+    return max(loop.start_ns - start_ns, 0) if start_ns is not None else 0
 
 
 def _paused_ns(main: ProcessParts, loop: Loop) -> int:
-    """What lies between windows: where one ends the next begins, but for a closer look."""
+    """Return the time between windows. Windows are contiguous except for pauses during deep profiling."""
     starts, ends = main.memory["start_ns"][1:], main.memory["end_ns"][:-1]
     inside = (ends >= loop.start_ns) & (starts <= loop.end_ns)
     return int(np.maximum(starts - ends, 0)[inside].sum())
@@ -160,9 +160,9 @@ def _pace(main: Process) -> Pace:
 
 
 def _aligned(parts: ProcessParts, main: ProcessParts) -> ProcessParts:
-    """Bring a process onto the main process's clock, where the system does not give all the same one.
+    """Convert a process to the main process's clock, on systems where processes do not share a clock.
 
-    A later process whose clock shows less has a clock of its own: then both clocks are tied to wall-clock time.
+    A process that started later but has a smaller clock reading has its own clock. Then wall time relates the two.
 
     Raises:
         Malformed: It would be years before or after the main process.
@@ -174,17 +174,17 @@ def _aligned(parts: ProcessParts, main: ProcessParts) -> ProcessParts:
     if abs(shift) > limits.LARGEST:
         raise Malformed("its clock is years from that of the main process")
     memory = dict(parts.memory) | {name: parts.memory[name] + shift for name in ("start_ns", "end_ns")}
-    begun = parts.state.loop_start_ns
-    state = replace(parts.state, loop_start_ns=begun + shift if begun is not None else None)
+    loop_start_ns = parts.state.loop_start_ns
+    state = replace(parts.state, loop_start_ns=loop_start_ns + shift if loop_start_ns is not None else None)
     process = replace(theirs, clock_ns=theirs.clock_ns + shift)
     return replace(parts, memory=memory, state=state, process=process, shift_ns=shift)
 
 
 def _find_loop(main: ProcessParts, others: list[ProcessParts]) -> Loop:
-    """From the first environment step to the end of the last window with a step or an update; else everything.
+    """Return the loop: from the first environment step to the end of the last window with a step or an update.
 
-    Updates count because a loop that collects, then learns, ends with learning. The main process's steps count; where
-    it makes none, because collectors do, theirs.
+    Updates are included because a loop that collects, then learns, ends with learning. If the main process makes no
+    steps because workers do, theirs are used. Without any steps, the loop is the whole run.
     """
     whole = Loop(int(main.memory["start_ns"].min()), int(main.memory["end_ns"].max()))
     stepping = [each for each in (main,) if _steps(each)] or [each for each in others if _steps(each)]
@@ -192,8 +192,8 @@ def _find_loop(main: ProcessParts, others: list[ProcessParts]) -> Loop:
         return whole
     start = min(each.state.loop_start_ns or 0 for each in stepping)
     stepped = max(_last_counted_ns(each, "env_steps") for each in stepping)
-    learnt = max(_last_counted_ns(each, "updates") for each in (main, *others))
-    return Loop(start, min(max(stepped, learnt), whole.end_ns))
+    updated = max(_last_counted_ns(each, "updates") for each in (main, *others))
+    return Loop(start, min(max(stepped, updated), whole.end_ns))
 
 
 def _steps(parts: ProcessParts) -> bool:
@@ -224,7 +224,7 @@ def _warnings(processes: list[Process], state: State) -> list[str]:
     found += [UNENDED[state]] if state in UNENDED and state != "running" else []
     if not any(process.counts.get("env_steps") for process in processes):
         found.append(
-            "no environment steps were counted: rates and the loop's begin are unknown; shares are of the whole run"
+            "no environment steps were counted: rates and the loop's start are unknown; shares are of the whole run"
         )
     windows = processes[0].windows
     lengths_s = (windows.end_ns - windows.start_ns) / 1e9

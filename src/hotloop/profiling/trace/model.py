@@ -1,8 +1,8 @@
-"""What a run is, once read: frozen data that every rule and every report works on. No torch, no file access.
+"""A run in memory: frozen data that all rules and reports use. No torch, no file access.
 
-Times are nanoseconds of the shared monotonic clock. Everything here is already corrected: for what the spans
-themselves cost, and for calls that were counted but not timed. The tables cover the *loop*: the time from the
-first environment step to the last window with a step or an update, or the whole run where no step was counted.
+Times are nanoseconds of the shared monotonic clock, corrected for span overhead and for calls that were counted but not
+timed. The tables cover the *loop*: from the first environment step to the last window with a step or an update, or the
+whole run if no step was counted.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
 FORMAT_VERSION = 1
 State = Literal["running", "finished", "failed", "interrupted", "killed", "ended", "unknown"]
-"""Failed: by an error or with an exit code above 0. Interrupted: by Ctrl-C. Killed: without writing its end. Ended: it
-tried to write its end and could not, as on a full disk. Unknown: recorded on another machine or in another container,
-where it may still be running."""
+"""Failed: by an error or with a non-zero exit code. Interrupted: by Ctrl-C. Killed: without writing its end. Ended: it
+could not write its end, for example on a full disk. Unknown: recorded on another machine or in another container, where
+it may still be running."""
 UNENDED: dict[State, str] = {
     "running": "the run is still going: this is what it has written so far",
     "killed": "the run was killed: what it did in its last second is missing",
@@ -39,7 +39,7 @@ UNENDED: dict[State, str] = {
 """Why a run in this state is incomplete."""
 Kind = Literal["root", "span", "gap"]
 PART = 1 << 32
-"""More than any id that is recorded."""
+"""Larger than any recorded id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """All moments at which one thread was seen with one stack, inside one node of its call tree."""
+    """All samples of a thread with the same stack in the same node of its call tree."""
 
     node: int
     stack: tuple[Frame, ...]
@@ -65,19 +65,19 @@ class Sample:
     n: int
     wall_ns: int
     cpu_ns: int
-    """How much of it the thread was computing rather than waiting."""
+    """The part of `wall_ns` in which the thread used a core."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A place in a thread's call tree, with all that was measured there.
+    """A node of a thread's call tree, with its measurements.
 
     `kind` is "root" (the thread itself; its self time is unattributed), "span", or "gap": time between
     two spans of a container, whose phase follows from its neighbours and from the stacks seen there.
     """
 
     id: int
-    """As recorded; of a further part of a gap, with a multiple of `PART` added."""
+    """As recorded. If a gap was split by phase, all parts but the first have a multiple of `PART` added."""
     parent: int
     """Id of the parent, -1 for the root."""
     name: str
@@ -93,12 +93,12 @@ class Node:
     cpu_ns: int
     """CPU time of the thread while this node was the innermost (from samples)."""
     cpu_memory_bytes: int
-    """Growth of resident memory seen while this node was the innermost."""
+    """Growth of resident memory while this node was the innermost."""
     cpu_peak_bytes: int
     gpu_memory_bytes: int
     device_ns: int
     counts: Mapping[str, int] = field(default_factory=dict)
-    """Counters added to while this node was the innermost: env_steps, host_syncs.item, replay_bytes, ..."""
+    """Counts made while this node was the innermost: see `hotloop.counters`."""
 
     @property
     def mean_ns(self) -> float:
@@ -108,10 +108,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A node in one stretch of the loop, as recorded: only calls that were timed have a time."""
+    """A node in one stretch of the loop, as recorded: only timed calls have a time."""
 
     timed: int
-    """Calls that were timed. Of a gap: of the span before it."""
+    """Timed calls; for a gap, those of the span before it."""
     self_ns: int
     calls: float
     """All calls."""
@@ -130,7 +130,7 @@ class Thread:
     wall_ns: int
     cpu_ns: int
     stretches: tuple[Mapping[int, Stretch], ...] = ()
-    """What was timed in each of the stretches into which `trace.drift.cut` cuts the loop, by node; main thread only."""
+    """For each stretch of the loop (see `trace.drift.cut`) the nodes timed in it. Main thread only."""
 
     @cached_property
     def by_id(self) -> dict[int, Node]:
@@ -139,19 +139,19 @@ class Thread:
 
     @cached_property
     def parts(self) -> dict[int, list[Node]]:
-        """The nodes that were recorded as one, by its id: a gap in which lines of several phases were seen is many."""
+        """Nodes by recorded id: a gap with lines of several phases was split into one node per phase."""
         found: dict[int, list[Node]] = {}
         for node in self.nodes:
             found.setdefault(node.id % PART, []).append(node)
         return found
 
     def recorded_ns(self, number: int) -> int:
-        """Self time of all that was recorded as one node."""
+        """Return the self time of all nodes with the same recorded id."""
         return sum(node.self_ns for node in self.parts.get(number, ()))
 
     @cached_property
     def phase_shares(self) -> dict[int, list[tuple[Phase, float]]]:
-        """How the time of what was recorded as one node is divided among phases, by its id."""
+        """By recorded id: the phases among which the time is divided, and their shares."""
         found: dict[int, list[tuple[Phase, float]]] = {}
         for number, parts in self.parts.items():
             whole = self.recorded_ns(number)
@@ -204,7 +204,7 @@ class RecordedThread:
 
 @dataclass(frozen=True)
 class Windows:
-    """What happened when, in the main thread: one row a window (1 s at first, longer in long runs)."""
+    """The process over time: one row per window (1 s at first, longer in long runs)."""
 
     start_ns: NDArray[np.int64]
     end_ns: NDArray[np.int64]
@@ -223,12 +223,12 @@ class Memory:
     gpu_bytes: NDArray[np.int64]
     gpu_busy_percent: NDArray[np.int64]
     reserved_bytes: NDArray[np.int64]
-    """Asked for of the system, resident or not; all zero in recordings of an earlier version."""
+    """Memory reserved from the system, resident or not; zero in recordings of an earlier version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What recording cost, as calibrated in place."""
+    """Recording overhead, as calibrated in place."""
 
     span_ns: float
     span_low_ns: float
@@ -237,10 +237,10 @@ class Overhead:
     spans_counted: int
     background_cpu_ns: int
     share: float
-    """All of it, as a share of wall time."""
+    """Total overhead as a share of wall time."""
     taken_share: float = 0.0
-    """The part of it that spans and wrappers took, where it is known whose time it was: subtracted from the tables. The
-    rest (sampling, writing, counters) falls on all parts alike and is in them."""
+    """Overhead of spans and wrappers, which is subtracted from the tables because it is known where it arose. The rest
+    (sampling, writing, counters) affects all parts equally and is not subtracted."""
 
 
 @dataclass(frozen=True)
@@ -258,8 +258,7 @@ class Process:
     memory: Memory
     overhead: Overhead
     counts: Mapping[str, int]
-    """All counters over the loop, including `gc_pauses`, `gc_pause_ns`, `page_faults_minor`, `page_faults_major`,
-    `cpu_ns`, and `starved_ns`: how long the main thread was ready to run and had no core."""
+    """All counters over the loop: see `hotloop.counters`."""
     state: State
     warnings: tuple[str, ...]
     folder: str = ""
@@ -281,7 +280,7 @@ class Trace:
     path: str
     name: str
     manifest: Mapping[str, Any]
-    """run.json: format, command, machine, versions, configuration, started. What `records.Manifest` has is checked."""
+    """Content of run.json. Only the fields of `records.Manifest` are validated."""
     processes: tuple[Process, ...]
     """The main process is first."""
     state: State
@@ -291,17 +290,17 @@ class Trace:
     startup_ns: int
     """From the start of recording to the first environment step."""
     paused_ns: int = 0
-    """Time of the loop that closer looks took: it is in no table but theirs."""
+    """Time of deep profiling in the loop, which only its own tables cover."""
     traced: Traced = NOTHING_TRACED
-    """What these looks saw."""
+    """Results of deep profiling."""
     claimed: Claims = NOTHING_CLAIMED
-    """What the script printed of its own speed."""
+    """Timings that the script printed about itself."""
     counts_before: Mapping[str, int] = field(default_factory=dict)
     """Counts of the training that this run resumes, by counter; empty if it resumes none."""
     missing: tuple[str, ...] = ()
-    """What could not be recorded or read, one reason each."""
+    """What could not be recorded or read, one reason per entry."""
     unix_offset_ns: int | None = None
-    """What to add to the run's clock to get Unix time, if it is known."""
+    """Offset from the run's clock to Unix time, if known."""
 
     @property
     def main(self) -> Process:
@@ -310,17 +309,17 @@ class Trace:
 
     @property
     def why_incomplete(self) -> tuple[str, ...]:
-        """Why these are not the numbers of a whole run; empty if they are."""
+        """Reasons why the recording is incomplete; empty if it is complete."""
         return (*((UNENDED[self.state],) if self.state in UNENDED else ()), *self.missing)
 
     @property
     def thread(self) -> Thread:
-        """The main thread of the main process: whose phases and shares are the run's."""
+        """The main thread of the main process. Its phases and shares are those of the run."""
         return self.main.main_thread
 
     @property
     def wall_s(self) -> float:
-        """Length of the loop in seconds, closer looks not counted."""
+        """Length of the loop in seconds, without deep profiling."""
         return (self.loop_end_ns - self.loop_start_ns - self.paused_ns) / 1e9
 
     def __repr__(self) -> str:

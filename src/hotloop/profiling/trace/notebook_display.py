@@ -1,7 +1,7 @@
-"""How a `Trace` shows itself in a notebook.
+"""How a `Trace` is displayed in a notebook.
 
-What a report looks like is known above the trace, and the trace must not import it. So the package that joins them
-leaves a function here, and a trace asks for it when it is to be shown.
+Reports import traces, so a trace cannot import the report that displays it. Instead, `hotloop/__init__.py` registers
+the function that renders a trace as HTML.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _display = _Display()
 
 
 def show_with(as_html: Callable[[Any], str]) -> None:
-    """Let traces be shown as the HTML that a function makes of them."""
+    """Register the function that renders a trace as HTML."""
     _display.as_html = as_html
 
 
 def html_of(trace: Any) -> str | None:
-    """Return a trace as HTML; None, which notebooks take as "show the text", where nobody knows how."""
+    """Return a trace as HTML. None if no function is registered: notebooks then show its `repr`."""
     return _display.as_html(trace) if _display.as_html else None

@@ -1,6 +1,6 @@
-"""What a script printed of its own speed, and the arithmetic of its layers, as a run's files have it.
+"""Timings that a script printed about itself, and the arithmetic of its layers, as read from a run's files.
 
-Nothing of this is measured by the recorder: the rules hold it against what is.
+The recorder did not measure these timings: rules compare them with its own measurements.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from hotloop.profiling.trace.reading.decode import Amount, Between, Count, Index
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A timing that the script printed, as often as it did."""
+    """A timing that the script printed, once or repeatedly."""
 
     path: Annotated[tuple[str, ...], Between(1, 16)]
-    """Its name, after the names of the lines that it was printed under."""
+    """Names of the lines that it was printed under, then its own name."""
     unit: str
     count: Count
     last_ns: Amount
     mean_ns: Amount
     median_ns: Amount
-    """Of the last values. Only means can be summed."""
+    """Median of the last values. Unlike means, medians cannot be summed."""
     rounding_ns: Amount
-    """By how much they may be more: they were printed with so many digits."""
+    """Largest rounding error, from the number of printed digits."""
     rising: bool
-    """Whether each of them was larger than the one before: then it is time since the start."""
+    """Whether each value was larger than the one before, which means that it is time since the start."""
     beside: tuple[tuple[str, ...], ...]
-    """Of a total: the paths of what was printed with it."""
+    """For a total: the paths of the timings printed with it."""
     file: str
     line: Index
     function: str
@@ -36,12 +36,12 @@ class Claim:
 
     @property
     def most_ns(self) -> float:
-        """The longest time that would have been printed like this."""
+        """The longest time that would be printed as this value."""
         return self.median_ns + self.rounding_ns
 
     @property
     def name(self) -> str:
-        """What it is called in its own line."""
+        """Its name in its own line."""
         return self.path[-1]
 
 
@@ -50,23 +50,23 @@ class LayerWork:
     """The arithmetic of a Linear or convolution layer."""
 
     span: str
-    """Name of the span that its call is in: the class of the module that was called."""
+    """Name of the span around its call: the class of the module that was called."""
     module: str
-    """Class of the module it belongs to."""
+    """Class of the module that contains it."""
     name: str
     convolution: bool
     flops: Count
-    """Of its smallest call."""
+    """FLOPs of its smallest call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """All of a run's."""
+    """All printed timings and layers of a run."""
 
     claims: tuple[Claim, ...] = ()
     layers: tuple[LayerWork, ...] = ()
     failed: str = ""
-    """Why printed timings were not read."""
+    """Why printed timings could not be read."""
 
 
 NOTHING = Claims()

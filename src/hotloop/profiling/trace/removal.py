@@ -1,7 +1,7 @@
-"""Remove what hotloop wrote of a run, and nothing else.
+"""Remove the files that hotloop wrote for a run, and nothing else.
 
-Everything is done by descriptors of the folders, which are opened without following symbolic links: a folder that is
-swapped for a link meanwhile, or was one from the beginning, leads nowhere.
+Folders are opened without following symbolic links, and files are removed relative to their descriptors. So a folder
+that is, or is replaced by, a symbolic link cannot redirect a removal.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ OWN_NAMES = frozenset(f"{name}{ending}" for name in (*TABLES, *RECORDS) for endi
 FOLDER = re.compile(r"\d+-\d{9}")
 """Name of a process's folder."""
 TRAINED_NAMES = frozenset({"checkpoints", "config.toml", "progress.csv", "result.json", "tensorboard"})
-"""What `hotloop train` keeps of an agent. Minutes or hours went into it: clearing recordings leaves it."""
+"""Results of `hotloop train`. Removing a recording keeps them, because they may have taken hours."""
 
 
 def remove(run: RunInfo, force: bool = False) -> list[Path]:
-    """Delete what hotloop wrote of a run; return what is left of it, which others put there.
+    """Delete the files that hotloop wrote for a run; return the files that remain.
 
     Args:
         run: The run, as it was listed.
         force: Remove it even if it may still be running elsewhere.
 
     Raises:
-        HotloopError: It is not the run that was listed any more, or may be running.
+        HotloopError: The path is now another run, or the run may still be in progress.
     """
     now = info(run.path)
     reason = "" if force and now.state != "running" else why_kept(now.path, now.manifest, now.state)
@@ -75,7 +75,7 @@ def _remove_process(name: str, run: int) -> None:
 
 
 def _has_process(folder: int) -> bool:
-    """Say whether a folder has a `process.json` of hotloop: others use that name, too."""
+    """Return whether a folder has a `process.json` written by hotloop: other programs use that name as well."""
     try:
         content = parse_object(read_bytes(Path(PROCESS), limits.JSON_BYTES, folder) or b"")
     except Malformed:

@@ -1,7 +1,4 @@
-"""Where runs are kept: find the newest, list them, say what is known of one.
-
-A run is a directory with hotloop's `run.json`.
-"""
+"""Find and list the runs in a directory. A run is a directory with hotloop's `run.json`."""
 
 from __future__ import annotations
 
@@ -24,27 +21,27 @@ REPORT_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """A run as its manifest tells it, without reading its streams."""
+    """A run according to its manifest, without reading its streams."""
 
     path: Path
     name: str
     state: State
     started_unix_ns: int
     seconds: float | None
-    """Length of the recording; None while it runs and after it was killed, where nobody wrote it down."""
+    """Length of the recording; None if it was not written, as while the run is in progress or after it was killed."""
     exit_code: int | None
-    """Of the script; None where nobody wrote it down."""
+    """Exit code of the script; None if it was not written."""
     size_bytes: int
     manifest: Manifest
 
     @property
     def complete(self) -> bool:
-        """Whether the recorder went on until the script ended, as far as the manifest says."""
+        """Whether the recorder ran until the script ended, according to the manifest."""
         return not self.manifest.recorder_failed
 
 
 def info(path: Path) -> RunInfo:
-    """Return what is known of one run."""
+    """Return one run, from its manifest."""
     manifest, _ = read_manifest(path)
     return RunInfo(
         path=path,
@@ -59,7 +56,7 @@ def info(path: Path) -> RunInfo:
 
 
 def survey(root: Path = DEFAULT_ROOT) -> tuple[list[RunInfo], list[str]]:
-    """Return the runs directly below a directory, newest first, and why others that look like runs cannot be read."""
+    """Return the runs directly below a directory, newest first, and why others cannot be read."""
     found: list[RunInfo] = []
     unreadable: list[str] = []
     for path in root.iterdir() if root.is_dir() else ():
@@ -74,7 +71,7 @@ def survey(root: Path = DEFAULT_ROOT) -> tuple[list[RunInfo], list[str]]:
 
 
 def list_runs(root: Path = DEFAULT_ROOT) -> list[RunInfo]:
-    """Return the runs directly below a directory, newest first. What is not a readable run is left out."""
+    """Return the readable runs directly below a directory, newest first."""
     return survey(root)[0]
 
 
@@ -110,9 +107,9 @@ def _reported(file: Path) -> Path:
     except Malformed:
         run = None
     if not isinstance(run, str):
-        raise RunUnreadable(f"{file} is no report of hotloop: give a run directory, see `hotloop ls`")
+        raise RunUnreadable(f"{file} is not a report of hotloop: give a run directory, see `hotloop ls`")
     if not Path(run).is_dir():
-        raise RunNotFound(f"{file} reports on {run}, which is not there any more: give a run directory")
+        raise RunNotFound(f"{file} reports on {run}, which no longer exists: give a run directory")
     return Path(run)
 
 
@@ -127,7 +124,7 @@ def _sizes(folder: Path) -> Iterator[int]:
         try:
             entries = list(os.scandir(waiting.pop()))
         except OSError:
-            continue  # removed meanwhile by the run itself, or somebody else's
+            continue  # removed by the run itself in the meantime, or not readable
         for entry in entries:
             try:
                 if entry.is_dir(follow_symlinks=False):

@@ -17,15 +17,15 @@ from hotloop.profiling.trace.model import Node, Process, Thread, Trace
 
 UNATTRIBUTED = "unattributed"
 WEIGHTS = {"time": 0.40, "per_call": 0.30, "cpu_memory": 0.15, "gpu_memory": 0.15}
-"""Of the profiler study's score for an operation."""
+"""Weights of the profiler study's score for an operation."""
 
 SHORT_WINDOW = 0.25
-"""A window shorter than this part of the usual one says little about a rate (the last one is often cut)."""
+"""Windows shorter than this fraction of the median are ignored for rates (the last one is often cut short)."""
 
 
 @dataclass(frozen=True, slots=True)
 class PhaseRow:
-    """How long a thread was in one phase."""
+    """The time of a thread in one phase."""
 
     phase: str
     group: str
@@ -33,7 +33,7 @@ class PhaseRow:
     share: float
     """Of the thread's wall time, 0..1."""
     calls: int
-    """How often a span of this phase was entered from outside the phase."""
+    """Calls of spans of this phase from outside the phase."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,27 +45,27 @@ class SpanRow:
     group: str
     calls: int
     total_s: float
-    """Calls below a call of the same span are inside that call's time already and add nothing here."""
+    """Recursive calls are counted once: their time is already in the outer call."""
     self_s: float
     mean_s: float
-    """How long one call takes, on average over all calls."""
+    """Average over all calls."""
     min_s: float
     max_s: float
     p50_s: float
     """Exact for a span with one call path; over several, the mean of their medians, weighted by calls."""
     p95_s: float
     cpu_memory_bytes: int
-    """By how much resident memory grew while it was open."""
+    """Growth of resident memory while it was open."""
     cpu_peak_bytes: int
-    """The most that was resident while it was open."""
+    """Peak resident memory while it was open."""
     gpu_memory_bytes: int
     score: float = 0.0
-    """0..1: the study's mixture of time, time per call and memory."""
+    """0..1: the profiler study's weighted sum of time, time per call and memory."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What the loop did: see `hotloop.counters`."""
+    """Counts of the loop: see `hotloop.counters`."""
 
     env_steps: int
     frames: int
@@ -129,15 +129,15 @@ def thread_spans(thread: Thread) -> list[SpanRow]:
 
 
 def counts(trace: Trace) -> Counts:
-    """Return what the loop did in this run: as the main process counted it, or the others where it did not.
+    """Return the counts of this run, from the main process or, where it counted nothing, from the others.
 
-    Iterations that a closer look took are included; `rates` leaves them out, for a look slows them down.
+    Iterations of deep profiling are included here, but not in `rates`, because deep profiling slows them down.
     """
     return _counts(*(_total(trace, name) + trace.traced.counts.get(name, 0) for name in COUNTERS))
 
 
 def counts_total(trace: Trace) -> Counts:
-    """Return what this run did and the training that it resumes."""
+    """Return the counts of this run plus those of the training that it resumes."""
     here = counts(trace)
     return _counts(*(getattr(here, name) + trace.counts_before.get(name, 0) for name in COUNTERS))
 
@@ -158,9 +158,9 @@ def rate_over_time(trace: Trace, counter: str) -> NDArray[np.float64]:
 
 
 def count_over_time(trace: Trace, counter: str) -> NDArray[np.int64]:
-    """Return how far the counter had come at the end of each window, the training that the run resumes included."""
+    """Return the counter at the end of each window of the loop, including the training that the run resumes."""
     starts, ends, amounts = window_amounts(trace, counter)
-    # A closer look leaves a hole between two windows; its counts belong there.
+    # Deep profiling leaves a hole between two windows; its counts belong there.
     holes = np.flatnonzero(starts[1:] > ends[:-1]) + 1
     if len(starts):
         amounts[holes[0] if len(holes) else -1] += trace.traced.counts.get(counter, 0)
@@ -168,7 +168,7 @@ def count_over_time(trace: Trace, counter: str) -> NDArray[np.int64]:
 
 
 def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]:
-    """Return begin and end (ns) of the loop's windows, and the counter's amount in each."""
+    """Return start and end (ns) of the windows of the loop, and the counter's amount in each."""
     main = trace.main.windows
     starts, ends = main.start_ns[main.in_loop], main.end_ns[main.in_loop]
     amounts = np.zeros(len(starts))
@@ -181,7 +181,7 @@ def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArr
             continue
         inside = process.windows.in_loop
         middles = ((process.windows.start_ns + process.windows.end_ns) // 2)[inside]
-        # Their first and last window may reach beyond ours.
+        # The first and last window of another process may extend beyond those of the main process.
         place = np.clip(np.searchsorted(ends, middles, side="right"), 0, len(ends) - 1)
         np.add.at(amounts, place, theirs[inside])
     return starts, ends, amounts
@@ -229,7 +229,7 @@ def _span_row(thread: Thread, nodes: list[Node]) -> SpanRow:
 
 
 def _scored(rows: list[SpanRow]) -> list[SpanRow]:
-    """Give each row the study's score, from self times: by totals a container beats what it contains."""
+    """Return the rows with the study's score, from self times: by totals, a parent always beats its children."""
     columns = {
         "time": [row.self_s for row in rows],
         "per_call": [_ratio(row.self_s, row.calls) for row in rows],
@@ -248,10 +248,10 @@ def _scored(rows: list[SpanRow]) -> list[SpanRow]:
 
 
 def _counting(trace: Trace, counter: str) -> tuple[Process, ...]:
-    """Return the processes whose counts are the run's.
+    """Return the processes whose counts make up the run's.
 
-    A main process that counts steps has counted its workers' too, and with them their frames and episodes: where it
-    has no episode yet, a worker's count of one is not the run's.
+    A main process that counts steps counts those of its workers, with their frames and episodes. So a worker's episode
+    does not count for the run, even if the main process has counted none yet.
     """
     mine = trace.main.counts
     if mine.get(counter, 0) or (counter != "updates" and mine.get("env_steps", 0)):
@@ -277,10 +277,10 @@ def _rate(trace: Trace, counter: str) -> Rate:
 
 
 def _coarse(amounts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return rates over windows joined until none is empty.
+    """Return rates over windows that are joined until none is empty.
 
-    A loop that collects for some seconds and then learns for some has windows without an update, and a
-    median over those would say that it never updates. Joining starts at the end, so that the last is whole.
+    A loop that alternates seconds of collecting with seconds of learning has windows without an update, and their
+    median could be 0. Joining starts at the end, so that the last joined window is complete.
     """
     size = 1
     while size < len(amounts):
@@ -293,7 +293,7 @@ def _coarse(amounts: NDArray[np.float64], seconds: NDArray[np.float64]) -> NDArr
 
 def _join(values: NDArray[np.float64], size: int) -> NDArray[np.float64]:
     first = len(values) % size
-    # What is left over at the beginning is shorter than a joined window and is left out.
+    # The remainder at the beginning is shorter than a joined window, so it is left out.
     return values[first:].reshape(-1, size).sum(axis=1)
 
 
