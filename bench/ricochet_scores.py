@@ -115,8 +115,8 @@ class Random:
     def __init__(self, actions: int, seed: int) -> None:
         self._actions, self._rng = actions, np.random.default_rng(seed)
 
-    def nothing(self, boards: int) -> np.ndarray:
-        """Remember nothing."""
+    def initial_memory(self, boards: int) -> np.ndarray:
+        """Return an empty memory."""
         return np.zeros((0, boards), np.float32)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -74,10 +74,19 @@ def ours(config: Config) -> Step:
     obs, _ = env.reset(seed=0)
     agent = Agent(config)
     training = Training(
-        config, env, agent, Steps.empty(config.rollout, obs), np.random.default_rng(0), obs,
-        np.ones(config.envs, np.bool_), agent.nothing(config.envs), Counts(), Episodes(config.envs), config.level,
+        config,
+        env,
+        agent,
+        Steps.empty(config.rollout, obs),
+        np.random.default_rng(0),
+        obs,
+        np.ones(config.envs, np.bool_),
+        agent.initial_memory(config.envs),
+        Counts(),
+        Episodes(config.envs),
+        config.level,
         Solved(config.envs, config.max_steps),
-    )  # fmt: skip
+    )
     timed = Laps()
 
     def iteration() -> None:

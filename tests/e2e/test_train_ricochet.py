@@ -57,7 +57,7 @@ def test_resuming_goes_on_to_the_same_bits(trained: Path, place: Path) -> None:
     hotloop(place, "train", "ppo-ricochet", *SMALL, "--preset", "convlstm", *RUN, "--steps", 160, "--out", whole)
     obs = np.random.default_rng(0).integers(0, 2, (3, 10, 8, 8), dtype=np.uint8)
     one, other = (load_agent(str(result(run)["checkpoint"])) for run in (part, whole))
-    memory, fresh = one.nothing(3), np.ones(3, np.bool_)
+    memory, fresh = one.initial_memory(3), np.ones(3, np.bool_)
     assert (one.remember(obs, memory, fresh)[1] == other.remember(obs, memory, fresh)[1]).all()
 
 

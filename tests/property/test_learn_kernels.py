@@ -1,4 +1,4 @@
-"""The fused kernels equal their plain NumPy twins for any sizes and options."""
+"""The fused kernels equal their NumPy references for any sizes and options."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from torch import from_numpy
 
 from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, QShape, Rollout, Transitions
 from hotloop.training.learn.dqn import fused as dqn_fused
-from hotloop.training.learn.dqn import fused_reference
+from hotloop.training.learn.dqn import fused_reference as dqn_reference
 from hotloop.training.learn.dqn.state import ADAM_EPS
-from hotloop.training.learn.kernel_choice import made_up_batch
+from hotloop.training.learn.kernel_choice import random_dqn_batch
 from hotloop.training.learn.kernels.matmul import matmul
 from hotloop.training.learn.ppo import fused as ppo_fused
-from hotloop.training.learn.ppo import fused_reference as ppo_twin
+from hotloop.training.learn.ppo import fused_reference as ppo_reference
 from hotloop.training.learn.ppo.state import ADAM_EPS as PPO_ADAM_EPS
 
 SIZES = st.integers(1, 70)
@@ -31,16 +31,16 @@ def test_matmul(rows: int, depth: int, columns: int, seed: int, transposed: bool
     a = rng.standard_normal((depth, rows) if transposed else (rows, depth), dtype=np.float32)
     a = a.T if transposed else a
     b, bias = rng.standard_normal((depth, columns), dtype=np.float32), rng.standard_normal(rows, dtype=np.float32)
-    # One row more on either side, to see that nothing else is written.
-    room = np.full((rows + 2, columns), 7, np.float32)
-    matmul(room[1:-1], a, b, bias, np.float32(0 if relu else -np.inf))
+    # One extra row on either side, to check that nothing else is written.
+    padded = np.full((rows + 2, columns), 7, np.float32)
+    matmul(padded[1:-1], a, b, bias, np.float32(0 if relu else -np.inf))
     expected = a.astype(np.float64) @ b + bias[:, None]
     expected = np.maximum(expected, 0) if relu else expected
-    np.testing.assert_allclose(room[1:-1], expected, atol=2e-5)
-    assert np.all(room[[0, -1]] == 7)
+    np.testing.assert_allclose(padded[1:-1], expected, atol=2e-5)
+    assert np.all(padded[[0, -1]] == 7)
 
 
-def test_matmul_keeps_what_is_not_a_number() -> None:
+def test_matmul_preserves_nan() -> None:
     out = np.zeros((1, 3), np.float32)
     a, b = np.ones((1, 2), np.float32), np.array([[1, np.nan, -4], [1, 1, 1]], np.float32)
     matmul(out, a, b, np.zeros(1, np.float32), np.float32(0))
@@ -71,29 +71,29 @@ DRAWS = 8
 
 
 def nearby(array: np.ndarray, depth: int, rng: np.random.Generator | None) -> np.ndarray:
-    """The same numbers, each moved by up to `depth` rounding errors; unmoved without a generator."""
+    """The same numbers, each changed by up to `depth` rounding errors; unchanged without a generator."""
     if rng is None:
         return array.copy()
     return (array * (1 + depth * UNIT * rng.uniform(-1, 1, array.shape))).astype(array.dtype)
 
 
 def rounding(gradient: Callable[[np.random.Generator | None], np.ndarray]) -> float:
-    """How far two correct implementations of a gradient may differ.
+    """Largest difference to expect between two correct implementations of a gradient.
 
-    Matrix products are backward stable: a product with inner dimension `depth` is the exact one of factors that are
-    off by at most `depth` rounding errors. So the result of a correct implementation is the exact gradient of a
-    nearby problem; nearby problems drawn at random show how far that is. Where a ReLU or an argmax is undecided
-    within rounding, some of the draws fall on either side.
+    Matrix products are backward stable: a product with inner dimension `depth` is the exact product of factors that
+    are off by at most `depth` rounding errors. So the result of a correct implementation is the exact gradient of a
+    nearby problem; random nearby problems show how large the difference is. If a ReLU or an argmax depends on
+    rounding, the random problems include both outcomes.
     """
     exact = gradient(None)
     return max(float(np.abs(gradient(np.random.default_rng(draw)) - exact).max()) for draw in range(DRAWS))
 
 
 def check_adam(found: Moments, expected: Moments, before: np.ndarray, step: Callable[[np.ndarray], np.ndarray]) -> None:
-    """The first step of Adam from `before`, for a gradient that is known up to rounding.
+    """Check the first step of Adam from `before`, for a gradient that is known up to rounding.
 
-    `mean` is a tenth of the gradient. The step is monotone in it, and takes nearly its whole range around zero: where
-    the sum of a batch is zero but for rounding, even the direction is chance.
+    `mean` is a tenth of the gradient. The step grows with it, and covers nearly its whole range around zero: if the
+    sum over a batch is zero except for rounding, even the sign of the step is random.
     """
     np.testing.assert_allclose(found.mean, expected.mean, rtol=0, atol=expected.error)
     np.testing.assert_allclose(
@@ -105,7 +105,7 @@ def check_adam(found: Moments, expected: Moments, before: np.ndarray, step: Call
 
 
 class Moments(NamedTuple):
-    """Weights and Adam's moments after the first update, and how far the mean may be off."""
+    """Weights and Adam's moments after the first update, and the tolerance of the mean."""
 
     weights: np.ndarray
     mean: np.ndarray
@@ -114,7 +114,7 @@ class Moments(NamedTuple):
 
 
 def adam_step(lr: float, eps: float, step: int) -> Callable[[np.ndarray], np.ndarray]:
-    """What Adam subtracts in its update number `step`, if all gradients before were zero, as a function of the mean."""
+    """Adam's change in update number `step` as a function of the mean, if all previous gradients were zero."""
 
     def change(mean: np.ndarray) -> np.ndarray:
         root = np.abs(mean) / 0.1 * np.sqrt(0.001 / (1 - 0.999**step))
@@ -125,29 +125,29 @@ def adam_step(lr: float, eps: float, step: int) -> Callable[[np.ndarray], np.nda
 
 @settings(deadline=None, max_examples=60)
 @given(config=DQN_CONFIGS, done=st.integers(0, 1000), seed=SEEDS)
-def test_dqn_equals_its_twin(config: DQNConfig, done: int, seed: int) -> None:
+def test_dqn_equals_reference(config: DQNConfig, done: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
-    batch = made_up_batch(config, 1, rng)._replace(weight=rng.random(config.batch, dtype=np.float32))
+    batch = random_dqn_batch(config, 1, rng)._replace(weight=rng.random(config.batch, dtype=np.float32))
     kernel = DQN(config, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, dqn_fused.FusedMLP)
     ours = kernel.vectors
     begin = dqn_fused.Vectors(*(vector.copy() for vector in ours))
-    noise = rng.standard_normal((1, 2, len(kernel.silence)), dtype=np.float32)
+    noise = rng.standard_normal((1, 2, len(kernel.no_noise)), dtype=np.float32)
     depth = longest_sum(config)
 
-    def twin(rng: np.random.Generator | None) -> tuple[dqn_fused.Vectors, tuple]:
+    def reference(rng: np.random.Generator | None) -> tuple[dqn_fused.Vectors, tuple]:
         vectors = dqn_fused.Vectors(*(nearby(vector, depth, rng) for vector in begin))
-        found = fused_reference.update_many(
+        found = dqn_reference.update_many(
             vectors, near_batch(batch, depth, rng), kernel.net, kernel.numbers, noise, done
         )
         return vectors, found
 
     found = dqn_fused.update_many(ours, batch, kernel.net, kernel.numbers, noise, done)
-    theirs, expected = twin(None)
-    for ours_told, twin_told, part in zip(found, expected, (0, 1), strict=True):
-        error = rounding(lambda rng, part=part: twin(rng)[1][part])
-        np.testing.assert_allclose(ours_told, twin_told, rtol=1e-5, atol=error)
-    error = rounding(lambda rng: twin(rng)[0].mean)
+    theirs, expected = reference(None)
+    for output, expected_output, part in zip(found, expected, (0, 1), strict=True):
+        error = rounding(lambda rng, part=part: reference(rng)[1][part])
+        np.testing.assert_allclose(output, expected_output, rtol=1e-5, atol=error)
+    error = rounding(lambda rng: reference(rng)[0].mean)
     step = adam_step(config.lr, ADAM_EPS, done + 1)
     check_adam(
         Moments(ours.weights, ours.mean, ours.square),
@@ -159,16 +159,16 @@ def test_dqn_equals_its_twin(config: DQNConfig, done: int, seed: int) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(config=DQN_CONFIGS, updates=st.integers(2, 4), done=st.integers(0, 1000), seed=SEEDS)
-def test_several_updates_of_dqn_in_a_call_equal_as_many_calls(
+def test_several_dqn_updates_in_one_call_equal_several_calls(
     config: DQNConfig, updates: int, done: int, seed: int
 ) -> None:
     rng = np.random.default_rng(seed)
-    batch = made_up_batch(config, updates, rng)._replace(weight=rng.random(updates * config.batch, dtype=np.float32))
+    batch = random_dqn_batch(config, updates, rng)._replace(weight=rng.random(updates * config.batch, dtype=np.float32))
     kernel = DQN(config, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, dqn_fused.FusedMLP)
     together = kernel.vectors
     one_by_one = dqn_fused.Vectors(*(vector.copy() for vector in together))
-    noise = rng.standard_normal((updates, 2, len(kernel.silence)), dtype=np.float32)
+    noise = rng.standard_normal((updates, 2, len(kernel.no_noise)), dtype=np.float32)
     found = dqn_fused.update_many(together, batch, kernel.net, kernel.numbers, noise, done)
     for k in range(updates):
         rows = slice(k * config.batch, (k + 1) * config.batch)
@@ -183,7 +183,7 @@ def test_several_updates_of_dqn_in_a_call_equal_as_many_calls(
 @settings(deadline=None, max_examples=30)
 @given(config=DQN_CONFIGS, seed=SEEDS)
 def test_dqn_equals_torch(config: DQNConfig, seed: int) -> None:
-    batch = made_up_batch(config, 1, np.random.default_rng(seed))
+    batch = random_dqn_batch(config, 1, np.random.default_rng(seed))
     fused, torch = DQN(config, seed=seed, kernel="numba"), DQN(config, seed=seed, kernel="torch")
     np.testing.assert_allclose(fused.q_values(batch.obs), torch.q_values(batch.obs), atol=1e-5)
     begin = fused._state.online.weights.numpy().copy()
@@ -239,7 +239,7 @@ PPO_CONFIGS = st.builds(
 )
 
 
-def made_up_minibatches(config: PPOConfig, updates: int, rng: np.random.Generator) -> tuple[Rollout, np.ndarray]:
+def random_minibatches(config: PPOConfig, updates: int, rng: np.random.Generator) -> tuple[Rollout, np.ndarray]:
     rows = 2 * config.minibatch
     numbers = rng.standard_normal((2, rows), dtype=np.float32)
     obs = rng.standard_normal((rows, config.observation[0]), dtype=np.float32)
@@ -250,27 +250,29 @@ def made_up_minibatches(config: PPOConfig, updates: int, rng: np.random.Generato
 
 @settings(deadline=None, max_examples=60)
 @given(config=PPO_CONFIGS, done=st.integers(0, 1000), seed=SEEDS)
-def test_ppo_equals_its_twin(config: PPOConfig, done: int, seed: int) -> None:
-    rollout, order = made_up_minibatches(config, 1, np.random.default_rng(seed))
+def test_ppo_equals_reference(config: PPOConfig, done: int, seed: int) -> None:
+    rollout, order = random_minibatches(config, 1, np.random.default_rng(seed))
     kernel = PPO(config, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, ppo_fused.FusedMLP)
     ours, numbers = kernel.vectors, kernel.numbers
     begin = ppo_fused.Vectors(*(vector.copy() for vector in ours))
     depth = max(*config.observation, *config.hidden, config.minibatch)
 
-    def twin(rng: np.random.Generator | None) -> tuple[ppo_fused.Vectors, np.ndarray]:
+    def reference(rng: np.random.Generator | None) -> tuple[ppo_fused.Vectors, np.ndarray]:
         vectors = ppo_fused.Vectors(*(nearby(vector, depth, rng) for vector in begin))
         moved = {
             name: nearby(getattr(rollout, name), depth, rng) for name in ("obs", "log_prob", "advantage", "returns")
         }
-        return vectors, ppo_twin.update_many(vectors, rollout._replace(**moved), order, kernel.widths, numbers, done)
+        return vectors, ppo_reference.update_many(
+            vectors, rollout._replace(**moved), order, kernel.widths, numbers, done
+        )
 
     found = ppo_fused.update_many(ours, rollout, order, kernel.widths, numbers, done)
-    theirs, expected = twin(None)
-    # One row may stand on either side of the clipping's edge.
+    theirs, expected = reference(None)
+    # Rounding may put one row on the other side of the clipping threshold.
     np.testing.assert_allclose(found[:, :4], expected[:, :4], atol=1e-4, rtol=1e-4)
     np.testing.assert_allclose(found[:, 4], expected[:, 4], atol=1.01 / config.minibatch)
-    error = rounding(lambda rng: twin(rng)[0].mean)
+    error = rounding(lambda rng: reference(rng)[0].mean)
     for part, lr in (
         (slice(None, numbers.policy_size), numbers.policy_lr),
         (slice(numbers.policy_size, None), numbers.value_lr),
@@ -285,10 +287,10 @@ def test_ppo_equals_its_twin(config: PPOConfig, done: int, seed: int) -> None:
 
 @settings(deadline=None, max_examples=30)
 @given(config=PPO_CONFIGS, updates=st.integers(2, 3), done=st.integers(0, 1000), seed=SEEDS)
-def test_several_updates_of_ppo_in_a_call_equal_as_many_calls(
+def test_several_ppo_updates_in_one_call_equal_several_calls(
     config: PPOConfig, updates: int, done: int, seed: int
 ) -> None:
-    rollout, order = made_up_minibatches(config, updates, np.random.default_rng(seed))
+    rollout, order = random_minibatches(config, updates, np.random.default_rng(seed))
     kernel = PPO(config, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, ppo_fused.FusedMLP)
     together, rest = kernel.vectors, (kernel.widths, kernel.numbers)
@@ -301,9 +303,9 @@ def test_several_updates_of_ppo_in_a_call_equal_as_many_calls(
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_batch_may_come_without_weights() -> None:
+def test_batch_without_weights_equals_weights_of_one() -> None:
     config = DQNConfig(QShape((3,), 2, hidden=(4, 4)), batch=4)
-    batch = made_up_batch(config, 1, np.random.default_rng(0))
+    batch = random_dqn_batch(config, 1, np.random.default_rng(0))
     assert isinstance(batch, Transitions) and batch.weight is None
     weighted = batch._replace(weight=np.ones(4, np.float32))
     plain, given_ones = DQN(config, kernel="numba"), DQN(config, kernel="numba")

@@ -1,4 +1,4 @@
-"""Reading planes out of pictures: what is sure equals the planes, gradients reach the reader, and it can be learnt."""
+"""Predicting planes from pictures: certain predictions equal the planes, and the reader can be trained."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from hotloop.training.learn.ricochet_ppo.shape import pieces
 
 SHAPE = BoardShape((128, 128, 3), 8, 8, channels=4, layers=1, hidden=8, read_planes=True)
 SURE = 40.0
+"""A logit whose probability is 1 up to rounding."""
 
 
 def boards(amount: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -25,21 +26,21 @@ def boards(amount: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.from_numpy(pictures.copy()), torch.from_numpy(env.puzzles().planes())
 
 
-def sure_of(planes: torch.Tensor) -> Reading:
-    """Say what is known as somebody would who has no doubt."""
+def certain(planes: torch.Tensor) -> Reading:
+    """Logits that predict these planes with certainty."""
     true = planes.flatten(2).float()
-    whose = (true[:, 5:6] * true[:, 6:]).sum(2, keepdim=True) * true[:, 4:5]
-    return Reading(SURE * (2 * true[:, :4] - 1), SURE * true[:, 6:], SURE * whose)
+    goal_of_robot = (true[:, 5:6] * true[:, 6:]).sum(2, keepdim=True) * true[:, 4:5]
+    return Reading(SURE * (2 * true[:, :4] - 1), SURE * true[:, 6:], SURE * goal_of_robot)
 
 
-def test_who_is_sure_reads_the_planes_themselves_and_has_nothing_to_learn() -> None:
+def test_certain_predictions_equal_the_planes_and_have_no_loss() -> None:
     _, planes = boards(16, 0)
-    reading = sure_of(planes)
+    reading = certain(planes)
     assert torch.allclose(planes_of(reading, 8), planes.float(), atol=1e-6)
     assert reading_loss(reading, planes).item() == pytest.approx(0, abs=1e-6)
 
 
-def test_who_knows_nothing_spreads_everything_evenly() -> None:
+def test_zero_logits_give_uniform_planes() -> None:
     _, planes = boards(3, 0)
     reading = Reading(torch.zeros(3, 4, 64), torch.zeros(3, 2, 64), torch.zeros(3, 2, 64))
     read = planes_of(reading, 8)
@@ -50,21 +51,21 @@ def test_who_knows_nothing_spreads_everything_evenly() -> None:
     assert reading_loss(reading, planes).item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_with_what_was_read_the_network_is_that_for_planes() -> None:
+def test_network_with_certain_predictions_equals_the_network_for_planes() -> None:
     pictures, planes = boards(5, 3)
     torch.manual_seed(0)
     whole, plain = BoardNetwork(SHAPE), BoardNetwork(SHAPE.planes)
     rest = {name: value for name, value in whole.state_dict().items() if not name.startswith("reader.")}
     plain.load_state_dict(rest)
     assert whole.reader is not None
-    whole.reader.forward = lambda cut: sure_of(planes)  # type: ignore[method-assign]
+    whole.reader.forward = lambda cells: certain(planes)  # type: ignore[method-assign]
     memory, fresh = torch.zeros(0, 5, 4, 8, 8), torch.ones(5, dtype=torch.bool)
     for ours, theirs in zip(whole.step(pictures, memory, fresh), plain.step(planes, memory, fresh), strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5)
 
 
 @pytest.mark.parametrize("what", ["logits", "value", "reading"])
-def test_everything_teaches_the_reader(what: str) -> None:
+def test_all_losses_train_the_reader(what: str) -> None:
     pictures, planes = boards(4, 0)
     torch.manual_seed(0)
     network = BoardNetwork(SHAPE)
@@ -81,7 +82,7 @@ def test_everything_teaches_the_reader(what: str) -> None:
         assert parameter.grad.any()
 
 
-def test_the_auxiliary_loss_is_told_and_changes_the_reader() -> None:
+def test_auxiliary_loss_is_reported_and_changes_the_reader() -> None:
     pictures, planes = boards(4, 0)
     size, rng = (1, 4), np.random.default_rng(0)
     real = [rng.standard_normal(size, dtype=np.float32) for _ in range(2)]
@@ -94,17 +95,17 @@ def test_the_auxiliary_loss_is_told_and_changes_the_reader() -> None:
         reading = little.network.unroll_reading(pictures[None], torch.from_numpy(given.memory), torch.ones(1, 4) > 0)[3]
     assert reading is not None
     expected = reading_loss(reading, planes).item()
-    untaught = none.update(given, np.random.default_rng(0))
-    taught = little.update(given, np.random.default_rng(0))
-    assert untaught.reading_loss is None
-    assert taught.reading_loss == pytest.approx(expected, abs=1e-5)
-    assert taught.policy_loss == pytest.approx(untaught.policy_loss, abs=1e-6)
+    without_loss = none.update(given, np.random.default_rng(0))
+    with_loss = little.update(given, np.random.default_rng(0))
+    assert without_loss.reading_loss is None
+    assert with_loss.reading_loss == pytest.approx(expected, abs=1e-5)
+    assert with_loss.policy_loss == pytest.approx(without_loss.policy_loss, abs=1e-6)
     assert (
         none.tensors()["board.weights.reader.told.bias"] != little.tensors()["board.weights.reader.told.bias"]
     ).any()
 
 
-def test_reading_is_learnt_and_holds_on_boards_never_seen() -> None:
+def test_reader_generalises_to_new_boards() -> None:
     torch.manual_seed(0)
     reader = Reader(SHAPE)
     pictures, planes = boards(128, 0)

@@ -1,4 +1,4 @@
-"""The DQN learner: all kernels agree, state survives, mistakes are named."""
+"""The DQN learner: all kernels agree, checkpoints restore it, invalid arguments are reported."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch._inductor.config
 
 from hotloop.errors import HotloopError
 from hotloop.training.learn import DQN, DQNConfig, QShape, Transitions, choose_kernel, supported_kernels
-from hotloop.training.learn.kernel_choice import made_up_batch
+from hotloop.training.learn.kernel_choice import random_dqn_batch
 
 SMALL = DQNConfig(QShape((5,), 3, hidden=(16, 8)), batch=8, target_every=3)
 
 
 def batches(config: DQNConfig, calls: int, updates: int = 2, seed: int = 0) -> list[Transitions]:
     rng = np.random.default_rng(seed)
-    made = [made_up_batch(config, updates, rng) for _ in range(calls)]
+    made = [random_dqn_batch(config, updates, rng) for _ in range(calls)]
     return [batch._replace(weight=rng.random(len(batch.reward), dtype=np.float32)) for batch in made]
 
 
@@ -63,7 +63,7 @@ def test_all_kernels_give_the_same_weights(shape: dict, double: bool) -> None:
 @pytest.mark.skipif(" " in torch.__file__, reason="torch's compiler cannot link against a torch in a path with a space")
 def test_the_compiled_kernel_gives_the_same_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     given = batches(SMALL, calls=2)
-    # No workers that compile in the background and stay.
+    # Compile in this process: inductor's worker processes would outlive the test.
     monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
     plain, compiled = DQN(SMALL, kernel="torch"), DQN(SMALL, kernel="compile")
     for batch in given:
@@ -72,7 +72,7 @@ def test_the_compiled_kernel_gives_the_same_weights(monkeypatch: pytest.MonkeyPa
     assert_close(compiled.tensors(), plain.tensors(), atol=1e-6)
 
 
-def test_a_grid_is_read_by_convolutions() -> None:
+def test_grid_observations() -> None:
     config = replace(SMALL, shape=QShape((6, 6, 3), 4, hidden=(16,)))
     assert supported_kernels(config) == ["torch", "torch-fused", "compile"]
     learner, fused = DQN(config), DQN(config, kernel="torch-fused")
@@ -83,7 +83,7 @@ def test_a_grid_is_read_by_convolutions() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
-def test_several_updates_in_a_call_are_the_same_as_one_by_one(kernel: str) -> None:
+def test_several_updates_in_one_call_equal_single_updates(kernel: str) -> None:
     batch = batches(SMALL, calls=1, updates=4)[0]
     together, apart = DQN(SMALL, kernel=kernel), DQN(SMALL, kernel=kernel)
     all_at_once = together.update(batch)
@@ -110,7 +110,7 @@ def test_the_target_moves_only_when_it_is_due(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
-def test_a_soft_target_goes_part_of_the_way(kernel: str) -> None:
+def test_soft_target_moves_by_tau(kernel: str) -> None:
     config = replace(SMALL, target_every=1, tau=0.25)
     learner = DQN(config, kernel=kernel)
     before = learner.tensors()["target.weights.top.weight"]
@@ -121,32 +121,32 @@ def test_a_soft_target_goes_part_of_the_way(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
-def test_a_saved_learner_goes_on_bit_by_bit(kernel: str) -> None:
+def test_loaded_learner_continues_bit_by_bit(kernel: str) -> None:
     given = batches(SMALL, calls=6)
-    unbroken = DQN(SMALL, seed=1, kernel=kernel)
+    original = DQN(SMALL, seed=1, kernel=kernel)
     for batch in given[:3]:
-        unbroken.update(batch)
+        original.update(batch)
     resumed = DQN(SMALL, seed=2, kernel=kernel)
-    resumed.load(unbroken.tensors())
+    resumed.load(original.tensors())
     for batch in given[3:]:
-        unbroken.update(batch)
+        original.update(batch)
         resumed.update(batch)
-    assert_identical(resumed.tensors(), unbroken.tensors())
+    assert_identical(resumed.tensors(), original.tensors())
 
 
-def test_a_saved_noisy_learner_draws_the_same_noise() -> None:
+def test_loaded_noisy_learner_draws_the_same_noise() -> None:
     config = replace(SMALL, shape=replace(SMALL.shape, noisy=True))
-    unbroken, resumed = DQN(config, seed=1), DQN(config, seed=2)
+    original, resumed = DQN(config, seed=1), DQN(config, seed=2)
     obs = np.ones((4, 5), np.float32)
-    unbroken.act(obs, 0.0, np.random.default_rng(0))
-    resumed.load(unbroken.tensors())
+    original.act(obs, 0.0, np.random.default_rng(0))
+    resumed.load(original.tensors())
     for batch in batches(config, calls=2):
-        unbroken.update(batch)
+        original.update(batch)
         resumed.update(batch)
-    assert_identical(resumed.tensors(), unbroken.tensors())
+    assert_identical(resumed.tensors(), original.tensors())
 
 
-def test_a_checkpoint_of_one_kernel_goes_on_with_another() -> None:
+def test_checkpoint_can_be_continued_by_another_kernel() -> None:
     given = batches(SMALL, calls=4)
     whole, switched, loaded = DQN(SMALL), DQN(SMALL), DQN(SMALL, seed=9, kernel="torch-fused")
     for batch in given[:2]:
@@ -162,18 +162,18 @@ def test_a_checkpoint_of_one_kernel_goes_on_with_another() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
-def test_acting_follows_the_values_or_chance(kernel: str) -> None:
+def test_actions_are_greedy_or_random(kernel: str) -> None:
     learner = DQN(SMALL, kernel=kernel)
     obs = np.random.default_rng(0).standard_normal((100, 5), dtype=np.float32)
     best = learner.q_values(obs).argmax(axis=1)
     assert np.array_equal(learner.greedy(obs), best)
     assert np.array_equal(learner.act(obs, 0.0, np.random.default_rng(1)), best)
-    wild = learner.act(obs, 1.0, np.random.default_rng(1))
-    assert set(wild) == {0, 1, 2} and wild.dtype == np.int64
-    assert np.array_equal(wild, learner.act(obs, 1.0, np.random.default_rng(1)))
+    random_actions = learner.act(obs, 1.0, np.random.default_rng(1))
+    assert set(random_actions) == {0, 1, 2} and random_actions.dtype == np.int64
+    assert np.array_equal(random_actions, learner.act(obs, 1.0, np.random.default_rng(1)))
 
 
-def test_noise_changes_actions_and_greedy_has_none() -> None:
+def test_noise_changes_actions_but_not_greedy_ones() -> None:
     learner = DQN(replace(SMALL, shape=replace(SMALL.shape, noisy=True)))
     obs = np.random.default_rng(0).standard_normal((500, 5), dtype=np.float32)
     rng = np.random.default_rng(1)
@@ -181,7 +181,7 @@ def test_noise_changes_actions_and_greedy_has_none() -> None:
     assert np.array_equal(learner.greedy(obs), learner.greedy(obs))
 
 
-def test_nothing_global_is_drawn_from() -> None:
+def test_global_random_generators_are_not_used() -> None:
     before, numpy_before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
     learner = DQN(replace(SMALL, shape=replace(SMALL.shape, noisy=True)), seed=5)
     learner.update(batches(learner.config, calls=1)[0])
@@ -205,21 +205,21 @@ def test_it_learns_a_bandit() -> None:
         np.testing.assert_allclose(learner.q_values(tests)[:, 1], [1.5, -1.5], atol=0.5)
 
 
-def test_what_was_never_active_leaves_no_subnormal_moments() -> None:
-    # With inputs that are zero from some time on, the moments of their weights decay for ever.
+def test_inactive_inputs_leave_no_subnormal_moments() -> None:
+    # If an input becomes zero, the moments of its weights decay for ever.
     learner = DQN(SMALL, kernel="numba")
     learner.update(batches(SMALL, calls=1)[0])
-    quiet = batches(SMALL, calls=1, updates=2000)[0]
-    quiet.obs[:, 0] = 0
-    quiet.next_obs[:, 0] = 0
-    learner.update(quiet)
+    silent = batches(SMALL, calls=1, updates=2000)[0]
+    silent.obs[:, 0] = 0
+    silent.next_obs[:, 0] = 0
+    learner.update(silent)
     moments = [part for name, part in learner.tensors().items() if "adam" in name]
     tiny = np.finfo(np.float32).tiny
     assert all(np.all((part == 0) | (np.abs(part) >= tiny)) for part in moments)
     assert np.all(learner.tensors()["online.adam_mean.body.0.weight"][:, 0] == 0)
 
 
-def test_choosing_a_kernel_changes_nothing() -> None:
+def test_choosing_a_kernel_does_not_change_the_learner() -> None:
     learner = DQN(SMALL)
     learner.update(batches(SMALL, calls=1)[0])
     before = learner.tensors()
@@ -231,7 +231,7 @@ def test_choosing_a_kernel_changes_nothing() -> None:
     assert_identical(learner.tensors(), before)
 
 
-def test_mistakes_are_named() -> None:
+def test_invalid_arguments_are_reported() -> None:
     with pytest.raises(HotloopError, match="no kernel 'cuda'"):
         DQN(SMALL, kernel="cuda")
     grid = replace(SMALL, shape=QShape((6, 6, 3), 4))
@@ -248,25 +248,25 @@ def test_mistakes_are_named() -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
 @pytest.mark.parametrize("shape", [(16, 4), (16, 6), (5,), (16, 5, 1)])
-def test_observations_of_another_shape_are_refused(kernel: str, shape: tuple[int, ...]) -> None:
+def test_observations_of_another_shape_are_rejected(kernel: str, shape: tuple[int, ...]) -> None:
     learner, obs, rng = DQN(SMALL, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
     before, batch = learner.tensors(), batches(SMALL, calls=1)[0]
-    said = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
+    message = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
     updates = [lambda x: learner.update(batch._replace(obs=x)), lambda x: learner.update(batch._replace(next_obs=x))]
     for call in (learner.q_values, learner.greedy, lambda x: learner.act(x, 0.5, rng), *updates):
-        with pytest.raises(HotloopError, match=said):
+        with pytest.raises(HotloopError, match=message):
             call(obs)
     assert rng.random() == np.random.default_rng(0).random()
     assert_identical(learner.tensors(), before)
 
 
-def test_a_checkpoint_that_does_not_fit_changes_nothing() -> None:
+def test_mismatched_checkpoint_does_not_change_the_learner() -> None:
     learner = DQN(SMALL)
     before = learner.tensors()
     missing = {name: part for name, part in before.items() if name != "online.adam_mean.top.bias"}
     with pytest.raises(HotloopError, match=r"online.adam_mean.top.bias"):
         learner.load({**missing, "updates": np.array(99)})
     other = DQN(replace(SMALL, shape=replace(SMALL.shape, hidden=(16, 9)))).tensors()
-    with pytest.raises(HotloopError, match=r"for 'target.weights.top.weight', not float32 \(8, 16\)"):
+    with pytest.raises(HotloopError, match=r"for 'online.weights.top.weight', not float32 \(8, 16\)"):
         learner.load(other)
     assert_identical(learner.tensors(), before)

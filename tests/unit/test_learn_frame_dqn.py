@@ -1,4 +1,4 @@
-"""DQN over frames by hand where it can be computed by hand, its kernels against the plain one, and who plays by it."""
+"""DQN on frames against values computed by hand, its kernels against the reference, and its policy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hotloop.training.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transi
 from hotloop.training.learn.frame_dqn import torch_kernels
 from hotloop.training.learn.frame_dqn.policy import Exploration, FramePolicy
 from hotloop.training.learn.frame_dqn.state import PHASES, statistics
-from hotloop.training.learn.kernel_choice import choose_kernel, made_up_frames
+from hotloop.training.learn.kernel_choice import choose_kernel, random_frame_batch
 
 PLAIN = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
 NORMED = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16, norm=True)
@@ -26,7 +26,7 @@ def make(shape: FrameQShape, kernel: str = "torch", **more: object) -> FrameDQN:
 
 
 def rows(agent: FrameDQN, updates: int = 1, seed: int = 0) -> Transitions:
-    return made_up_frames(agent.config, updates, np.random.default_rng(seed))
+    return random_frame_batch(agent.config, updates, np.random.default_rng(seed))
 
 
 def difference(ours: FrameDQN, theirs: FrameDQN) -> float:
@@ -36,19 +36,19 @@ def difference(ours: FrameDQN, theirs: FrameDQN) -> float:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_lean_gives_the_numbers_of_the_plain_kernel(name: str) -> None:
+def test_lean_kernel_equals_reference(name: str) -> None:
     plain, lean = make(SHAPES[name]), make(SHAPES[name], "lean")
     for seed in range(3):
-        told, same = plain.update(rows(plain, seed=seed)), lean.update(rows(lean, seed=seed))
-        assert same.loss == pytest.approx(told.loss, rel=1e-4)
-        assert same.td_abs == pytest.approx(told.td_abs, rel=1e-4, abs=1e-5)
+        expected, found = plain.update(rows(plain, seed=seed)), lean.update(rows(lean, seed=seed))
+        assert found.loss == pytest.approx(expected.loss, rel=1e-4)
+        assert found.td_abs == pytest.approx(expected.td_abs, rel=1e-4, abs=1e-5)
     assert difference(plain, lean) < 5e-5
     obs = rows(plain).obs
     assert lean.q_values(obs) == pytest.approx(plain.q_values(obs), abs=1e-4)
 
 
 @pytest.mark.slow
-def test_compiled_gives_the_numbers_of_the_plain_kernel() -> None:
+def test_compiled_kernel_equals_reference() -> None:
     plain, compiled = make(PLAIN), make(PLAIN, "compile")
     plain.update(rows(plain, 2))
     compiled.update(rows(compiled, 2))
@@ -57,11 +57,11 @@ def test_compiled_gives_the_numbers_of_the_plain_kernel() -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "lean"])
 @pytest.mark.parametrize("double", [False, True])
-def test_an_update_is_what_the_equations_say(kernel: str, double: bool) -> None:
+def test_update_follows_the_equations(kernel: str, double: bool) -> None:
     agent = make(PLAIN, kernel, double=double, tau=0.25, clip=0.0, lr=0.01)
     state, batch = agent._state, rows(agent)
     with torch.no_grad():
-        # So that the two networks do not agree.
+        # Make the two networks different.
         state.target_weights.add_(torch.randn(state.target_weights.shape, generator=torch.Generator().manual_seed(1)))
         obs, next_obs = (torch.from_numpy(each).float() / 255 for each in (batch.obs, batch.next_obs))
         target, chooser = state.target_network(next_obs), state.network(next_obs)
@@ -70,33 +70,35 @@ def test_an_update_is_what_the_equations_say(kernel: str, double: bool) -> None:
         error = state.network(obs)[torch.arange(8), torch.from_numpy(batch.action)] - goal
         size = error.abs()
         loss = (torch.from_numpy(batch.weight) * torch.where(size < 1, size**2 / 2, size - 0.5)).mean()
-        assert (chooser.argmax(1) != target.argmax(1)).any(), "or double and plain could not be told apart"
+        assert (chooser.argmax(1) != target.argmax(1)).any(), (
+            "otherwise double and plain Q-learning give the same target"
+        )
     target_before = state.target_weights.clone()
-    told = agent.update(batch)
-    assert told.td_abs == pytest.approx(size.numpy(), rel=1e-4, abs=1e-5)
-    assert told.loss[0] == pytest.approx(loss.item(), rel=1e-4)
+    metrics = agent.update(batch)
+    assert metrics.td_abs == pytest.approx(size.numpy(), rel=1e-4, abs=1e-5)
+    assert metrics.loss[0] == pytest.approx(loss.item(), rel=1e-4)
     assert torch.allclose(state.target_weights, 0.75 * target_before + 0.25 * state.online.weights, atol=1e-6)
     assert agent.updates == 1
 
 
 @pytest.mark.parametrize("kernel", ["torch", "lean"])
-def test_parts_add_up_to_the_large_batch(kernel: str) -> None:
+def test_gradient_accumulation_equals_the_whole_batch(kernel: str) -> None:
     whole, parts = make(PLAIN, kernel), make(PLAIN, kernel, accumulate=4)
     for seed in range(2):
-        told, same = whole.update(rows(whole, seed=seed)), parts.update(rows(parts, seed=seed))
-        assert same.loss == pytest.approx(told.loss, rel=1e-5)
-        assert same.td_abs == pytest.approx(told.td_abs, rel=1e-4, abs=1e-5)
+        expected, found = whole.update(rows(whole, seed=seed)), parts.update(rows(parts, seed=seed))
+        assert found.loss == pytest.approx(expected.loss, rel=1e-5)
+        assert found.td_abs == pytest.approx(expected.td_abs, rel=1e-4, abs=1e-5)
     assert difference(whole, parts) < 2e-5
 
 
-def test_parts_do_not_add_up_behind_batch_normalisation() -> None:
+def test_gradient_accumulation_differs_with_batch_normalisation() -> None:
     whole, parts = make(NORMED), make(NORMED, accumulate=4)
-    told, same = whole.update(rows(whole)), parts.update(rows(parts))
-    assert same.td_abs != pytest.approx(told.td_abs, rel=1e-3), "each part is normalised by itself"
+    expected, found = whole.update(rows(whole)), parts.update(rows(parts))
+    assert found.td_abs != pytest.approx(expected.td_abs, rel=1e-3), "each part is normalised by itself"
 
 
 @pytest.mark.parametrize("kernel", ["torch", "lean"])
-def test_the_target_follows_with_its_statistics(kernel: str) -> None:
+def test_target_update_includes_statistics(kernel: str) -> None:
     agent = make(NORMED, kernel, tau=0.25)
     state = agent._state
     assert all(conv.bias is None for conv in state.network.convs)
@@ -105,11 +107,11 @@ def test_the_target_follows_with_its_statistics(kernel: str) -> None:
     agent.update(rows(agent))
     ours, theirs = statistics(state.network), statistics(state.target_network)
     for name, earlier in before.items():
-        assert not torch.allclose(ours[name], earlier), "learning takes note of what it sees"
+        assert not torch.allclose(ours[name], earlier), "an update must change the statistics"
         assert torch.allclose(theirs[name], 0.75 * earlier + 0.25 * ours[name], atol=1e-6)
 
 
-def test_acting_does_not_change_the_statistics_nor_depend_on_the_others() -> None:
+def test_acting_neither_changes_statistics_nor_mixes_rows() -> None:
     agent = make(NORMED, "lean")
     agent.update(rows(agent))
     before = {name: each.clone() for name, each in statistics(agent._state.network).items()}
@@ -120,17 +122,17 @@ def test_acting_does_not_change_the_statistics_nor_depend_on_the_others() -> Non
 
 
 @pytest.mark.parametrize("kernel", ["torch", "lean"])
-def test_bfloat16_is_near(kernel: str) -> None:
+def test_bfloat16_is_close_to_float32(kernel: str) -> None:
     full, lower = make(PLAIN, kernel), make(PLAIN, kernel, precision="bfloat16")
-    told, near = full.update(rows(full)), lower.update(rows(lower))
-    assert near.loss == pytest.approx(told.loss, rel=0.05)
-    assert near.td_abs != pytest.approx(told.td_abs, rel=1e-6), "it must be another precision"
+    exact, near = full.update(rows(full)), lower.update(rows(lower))
+    assert near.loss == pytest.approx(exact.loss, rel=0.05)
+    assert near.td_abs != pytest.approx(exact.td_abs, rel=1e-6), "the lower precision must be used"
     assert all(array.dtype == np.float32 for name, array in lower.tensors().items() if "weights" in name)
     assert lower.q_values(rows(lower).obs).dtype == np.float32
 
 
-def test_a_gradient_is_no_longer_than_it_may_be() -> None:
-    """With Adam the size of a step says nothing, so the moments are looked at: after one update, a tenth of it."""
+def test_gradient_norm_is_clipped() -> None:
+    """Adam's steps do not depend on the norm, so check the first moment: after one update, a tenth of the gradient."""
     for kernel in ("torch", "lean"):
         agent = make(PLAIN, kernel, clip=1e-3)
         agent.update(rows(agent))
@@ -138,7 +140,7 @@ def test_a_gradient_is_no_longer_than_it_may_be() -> None:
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_saved_learner_goes_on_bit_by_bit_with_another_kernel_too(name: str) -> None:
+def test_loaded_learner_continues_bit_by_bit_and_with_another_kernel(name: str) -> None:
     agent = make(SHAPES[name], "lean")
     agent.update(rows(agent))
     other = make(SHAPES[name], "lean")
@@ -152,7 +154,7 @@ def test_a_saved_learner_goes_on_bit_by_bit_with_another_kernel_too(name: str) -
     assert difference(agent, plain) == 0
 
 
-def test_a_learner_of_another_shape_is_refused_and_nothing_changes() -> None:
+def test_mismatched_checkpoint_does_not_change_the_learner() -> None:
     agent, other = make(PLAIN), make(NORMED)
     before = agent.tensors()
     with pytest.raises(HotloopError):
@@ -160,13 +162,13 @@ def test_a_learner_of_another_shape_is_refused_and_nothing_changes() -> None:
     assert all((array == before[name]).all() for name, array in agent.tensors().items())
 
 
-def test_phases_are_told_in_their_order() -> None:
+def test_phases_are_timed_in_order() -> None:
     agent = make(PLAIN, "lean")
-    told: list[str] = []
+    timed: list[str] = []
 
-    class Note:
+    class Timer:
         def __init__(self, name: str) -> None:
-            told.append(name)
+            timed.append(name)
 
         def __enter__(self) -> None:
             pass
@@ -174,20 +176,22 @@ def test_phases_are_told_in_their_order() -> None:
         def __exit__(self, *error: object) -> None:
             pass
 
-    agent.update(rows(agent), Note)
-    assert tuple(told) == PHASES
+    agent.update(rows(agent), Timer)
+    assert tuple(timed) == PHASES
 
 
 @pytest.mark.parametrize("kernel", ["torch", "lean"])
-def test_only_a_part_of_a_batch_is_turned_into_floats_at_a_time(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_one_part_of_a_batch_is_converted_to_floats_at_a_time(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     agent, sizes = make(PLAIN, kernel, accumulate=4), []
-    turn = agent._kernel._input  # type: ignore[attr-defined]
-    monkeypatch.setattr(agent._kernel, "_input", lambda obs: (sizes.append(len(obs)), turn(obs))[1])
+    convert = agent._kernel._input  # type: ignore[attr-defined]
+    monkeypatch.setattr(agent._kernel, "_input", lambda obs: (sizes.append(len(obs)), convert(obs))[1])
     agent.update(rows(agent))
-    assert sizes == [2] * 8, "4 parts of 8 rows, each with what comes next"
+    assert sizes == [2] * 8, "4 parts of 2 rows, each with its next observations"
 
 
-def test_a_kernel_that_the_machine_cannot_compile_is_left_out_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kernel_that_cannot_be_compiled_is_left_out_and_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def update(self: object, rows: object, timed: object) -> object:
         raise RuntimeError("No working C++ compiler\n  was found")
 
@@ -201,20 +205,20 @@ def test_a_kernel_that_the_machine_cannot_compile_is_left_out_and_said(monkeypat
     with pytest.raises(HotloopError, match=r"kernel compile cannot be used here \(No working C\+\+ compiler"):
         choose_kernel(agent, 1, candidates=["compile"])
     monkeypatch.setattr(torch_kernels.Lean, "update", update)
-    with pytest.raises(RuntimeError, match="compiler"):  # of any other kernel it is a bug
+    with pytest.raises(RuntimeError, match="compiler"):  # for any other kernel it is a bug
         choose_kernel(agent, 1)
 
 
-def test_the_kernel_is_chosen_without_touching_the_learner() -> None:
+def test_choosing_a_kernel_does_not_change_the_learner() -> None:
     agent = make(PLAIN, "torch")
     before = agent.tensors()
     choice = choose_kernel(agent, 1)
-    assert set(choice.update_s) == {"torch", "lean"}, "compiling takes too long to be tried unasked"
+    assert set(choice.update_s) == {"torch", "lean"}, "compiling takes too long to be measured by default"
     assert all((array == before[name]).all() for name, array in agent.tensors().items())
 
 
-def test_it_learns_what_a_frame_is_worth() -> None:
-    """One step, two kinds of frame: the right action gives 1 and ends the episode."""
+def test_it_learns_the_value_of_a_frame() -> None:
+    """Episodes of one step, two kinds of frame: the right action for each gives a reward of 1."""
     shape = FrameQShape((2, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
     agent = FrameDQN(FrameDQNConfig(shape, batch=32, lr=3e-3, tau=0.1), seed=0, kernel="lean")
     rng = np.random.default_rng(0)
@@ -228,7 +232,7 @@ def test_it_learns_what_a_frame_is_worth() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "said"),
+    ("wrong", "message"),
     [
         (lambda: FrameQShape((3, 36), 5), "observation shape"),  # type: ignore[arg-type]
         (lambda: FrameQShape((3, 36, 30), 5), "observation shape"),
@@ -245,49 +249,49 @@ def test_it_learns_what_a_frame_is_worth() -> None:
         (lambda: Exploration(hold=0), "hold is 0"),
     ],
 )
-def test_mistakes_are_named(wrong: object, said: str) -> None:
-    with pytest.raises(HotloopError, match=said):
+def test_invalid_arguments_are_reported(wrong: object, message: str) -> None:
+    with pytest.raises(HotloopError, match=message):
         wrong()  # type: ignore[operator]
 
 
-def test_epsilon_falls_in_a_straight_line() -> None:
+def test_epsilon_falls_linearly() -> None:
     exploration = Exploration(start=1.0, end=0.2, steps=100)
     assert [exploration.epsilon(n) for n in (0, 50, 100, 1000)] == pytest.approx([1.0, 0.6, 0.2, 0.2])
 
 
-def test_a_policy_plays_by_the_weights_that_it_was_handed() -> None:
+def test_policy_uses_the_loaded_weights() -> None:
     agent = make(NORMED, "lean")
     agent.update(rows(agent))
     policy = FramePolicy(NORMED, Exploration(start=0.0, end=0.0))
     obs, rng = rows(agent, 4).obs, np.random.default_rng(0)
     arrays = {name: each.numpy().copy() for name, each in agent.weights().items()}
     for array in arrays.values():
-        array.flags.writeable = False  # as a shared block may be
+        array.flags.writeable = False  # like shared memory
     policy.load(arrays, 7)
     assert policy.version == 7
     assert (policy.act(obs, 0, rng) == agent.greedy(obs)).all()
-    values = policy._glance.values(policy._network, policy._glance.input(obs)).numpy()
+    values = policy._forward.values(policy._network, policy._forward.input(obs)).numpy()
     assert values == pytest.approx(agent.q_values(obs), abs=1e-6)
 
 
-def test_what_is_tried_is_held() -> None:
+def test_random_actions_are_held() -> None:
     policy = FramePolicy(PLAIN, pickle.loads(pickle.dumps(Exploration(start=1.0, end=1.0, hold=4))))
-    rng, seen = np.random.default_rng(0), np.zeros((2, 3, 36, 36), np.uint8)
-    played = np.array([policy.act(seen, step, rng) for step in range(4000)])
-    assert (np.bincount(played.ravel(), minlength=5) > 1000).all(), "all actions are tried alike"
+    rng, obs = np.random.default_rng(0), np.zeros((2, 3, 36, 36), np.uint8)
+    played = np.array([policy.act(obs, step, rng) for step in range(4000)])
+    assert (np.bincount(played.ravel(), minlength=5) > 1000).all(), "all actions are equally likely"
     for lane in played.T:
         stays = (lane[1:] == lane[:-1]).mean()
-        # A spell is 2.5 steps on average, after which one in five draws is the same again.
+        # An action is held for 2.5 steps on average; then one in five new actions is the same.
         assert stays == pytest.approx(1 - (1 / 2.5) * (4 / 5), abs=0.03)
 
 
-def test_chance_is_asked_for_the_same_whatever_epsilon_is() -> None:
-    seen = np.zeros((1, 3, 36, 36), np.uint8)
+def test_amount_of_random_numbers_does_not_depend_on_epsilon() -> None:
+    obs = np.zeros((1, 3, 36, 36), np.uint8)
     after = []
     for epsilon in (0.0, 0.5, 1.0):
         rng = np.random.default_rng(5)
         policy = FramePolicy(PLAIN, Exploration(start=epsilon, end=epsilon))
         for step in range(10):
-            policy.act(seen, step, rng)
+            policy.act(obs, step, rng)
         after.append(rng.random())
     assert after[0] == after[1] == after[2]

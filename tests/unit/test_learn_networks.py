@@ -1,4 +1,4 @@
-"""Shapes and parts of the networks, by hand where the weights are set."""
+"""Shapes and parts of the networks; some outputs against values computed by hand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OPTIONS = list(itertools.product([False, True], [False, True], [1, 5], [(4,), (5
 
 
 @pytest.mark.parametrize(("dueling", "noisy", "atoms", "observation"), OPTIONS)
-def test_every_combination_has_values_for_all_actions(
+def test_all_option_combinations_return_values_of_all_actions(
     dueling: bool, noisy: bool, atoms: int, observation: tuple[int, ...]
 ) -> None:
     shape = QShape(observation, 3, hidden=(8, 6), dueling=dueling, noisy=noisy, atoms=atoms, v_min=0, v_max=1)
@@ -28,7 +28,7 @@ def test_every_combination_has_values_for_all_actions(
     assert all(p.grad is not None for p in network.parameters())
 
 
-def test_a_dueling_network_is_value_plus_centred_advantage() -> None:
+def test_dueling_output_is_value_plus_centred_advantage() -> None:
     network = QNetwork(QShape((1,), 2, hidden=(2,), dueling=True))
     assert network.value is not None
     with torch.no_grad():
@@ -42,7 +42,7 @@ def test_a_dueling_network_is_value_plus_centred_advantage() -> None:
     assert network(torch.tensor([[1.0]])).tolist() == [[7.0, 13.0]]
 
 
-def test_values_of_a_distribution_are_its_mean() -> None:
+def test_value_of_a_distribution_is_its_mean() -> None:
     network = QNetwork(QShape((1,), 2, hidden=(2,), atoms=3, v_min=-2.0, v_max=2.0))
     logits = torch.tensor([[[0.0, 0.0, 0.0], [-1e9, 0.0, 0.0]]])
     assert network.values(logits).tolist() == [[0.0, 1.0]]
@@ -60,7 +60,7 @@ def test_noise_is_factorised() -> None:
     assert layer(torch.tensor([[1.0, 1.0]]), None).item() == 6.0
 
 
-def test_actor_and_critic_share_nothing_and_begin_almost_even() -> None:
+def test_actor_and_critic_are_separate_and_the_initial_policy_is_nearly_uniform() -> None:
     network = ActorCritic((4,), 3, (8, 8))
     logits, value = network(torch.ones(5, 4))
     assert logits.shape == (5, 3) and value.shape == (5,)
@@ -70,7 +70,7 @@ def test_actor_and_critic_share_nothing_and_begin_almost_even() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "message"),
     [
         ({"observation": (4, 4)}, "observation shape is (4, 4)"),
         ({"actions": 1}, "actions is 1"),
@@ -79,7 +79,7 @@ def test_actor_and_critic_share_nothing_and_begin_almost_even() -> None:
         ({"atoms": 51, "v_min": 3.0, "v_max": 1.0}, "v_min 3.0"),
     ],
 )
-def test_a_network_that_cannot_be_is_refused(change: dict, words: str) -> None:
+def test_invalid_shapes_are_rejected(change: dict, message: str) -> None:
     with pytest.raises(HotloopError) as error:
         QShape(**{"observation": (4,), "actions": 3, **change})
-    assert words in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""The PPO learner: both kernels agree, state survives, mistakes are named."""
+"""The PPO learner: both kernels agree, checkpoints restore it, invalid arguments are reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_both_kernels_give_the_same_weights(normalise: bool, max_grad_norm: floa
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
-def test_acting_draws_from_the_policy(kernel: str) -> None:
+def test_actions_are_sampled_from_the_policy(kernel: str) -> None:
     agent = PPO(SMALL, kernel=kernel)
     obs = np.repeat(np.ones((1, 5), np.float32), 30_000, axis=0)
     acted = agent.act(obs, np.random.default_rng(0))
@@ -57,20 +57,20 @@ def test_acting_draws_from_the_policy(kernel: str) -> None:
     assert agent.greedy(obs[:1]).tolist() == [policy.argmax()]
 
 
-def test_right_after_acting_the_ratio_is_one() -> None:
+def test_ratio_is_one_right_after_acting() -> None:
     agent = PPO(replace(SMALL, epochs=1, minibatch=32), kernel="numba")
     done = agent.update(rollout(agent=agent), np.random.default_rng(0))
     assert done.kl == pytest.approx(0, abs=1e-6) and done.clip_fraction == 0
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
-def test_a_saved_learner_goes_on_bit_by_bit(kernel: str) -> None:
-    unbroken, resumed = PPO(SMALL, seed=1, kernel=kernel), PPO(SMALL, seed=2, kernel=kernel)
-    unbroken.update(rollout(), np.random.default_rng(0))
-    resumed.load(unbroken.tensors())
-    for agent in (unbroken, resumed):
+def test_loaded_learner_continues_bit_by_bit(kernel: str) -> None:
+    original, resumed = PPO(SMALL, seed=1, kernel=kernel), PPO(SMALL, seed=2, kernel=kernel)
+    original.update(rollout(), np.random.default_rng(0))
+    resumed.load(original.tensors())
+    for agent in (original, resumed):
         agent.update(rollout(seed=1), np.random.default_rng(1))
-    assert_close(resumed.tensors(), unbroken.tensors())
+    assert_close(resumed.tensors(), original.tensors())
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
@@ -88,7 +88,7 @@ def test_it_learns_a_bandit(kernel: str) -> None:
     assert agent.value(tests).min() > 0.5
 
 
-def test_choosing_a_kernel_changes_nothing() -> None:
+def test_choosing_a_kernel_does_not_change_the_learner() -> None:
     agent = PPO(SMALL)
     before = agent.tensors()
     choice = choose_kernel(agent, updates_per_call=4)
@@ -96,7 +96,7 @@ def test_choosing_a_kernel_changes_nothing() -> None:
     assert_close(agent.tensors(), before)
 
 
-def test_mistakes_are_named() -> None:
+def test_invalid_arguments_are_reported() -> None:
     grid = replace(SMALL, observation=(6, 6, 3))
     assert supported_ppo_kernels(grid) == ["torch"]
     with pytest.raises(HotloopError, match="cannot use the kernel 'numba'"):
@@ -111,18 +111,18 @@ def test_mistakes_are_named() -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 @pytest.mark.parametrize("shape", [(32, 4), (32, 6), (5,), (32, 5, 1)])
-def test_observations_of_another_shape_are_refused(kernel: str, shape: tuple[int, ...]) -> None:
+def test_observations_of_another_shape_are_rejected(kernel: str, shape: tuple[int, ...]) -> None:
     agent, obs, rng = PPO(SMALL, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
     before = agent.tensors()
-    said = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
+    message = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
     calls = [lambda x: agent.act(x, rng), lambda x: agent.update(rollout()._replace(obs=x), rng)]
     for call in (agent.logits, agent.value, agent.greedy, *calls):
-        with pytest.raises(HotloopError, match=said):
+        with pytest.raises(HotloopError, match=message):
             call(obs)
     assert_close(agent.tensors(), before)
 
 
-def test_a_grid_can_be_learned_from() -> None:
+def test_grid_observations() -> None:
     agent = PPO(replace(SMALL, observation=(4, 4, 2)))
     obs = np.random.default_rng(0).integers(2, size=(8, 4, 4, 2), dtype=np.uint8)
     acted = agent.act(obs, np.random.default_rng(1))

@@ -1,4 +1,4 @@
-"""SAC by hand where it can be computed by hand, and its kernels against the plain one."""
+"""SAC against values computed by hand, and its kernels against the reference."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import torch
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn import SAC, SACConfig, SACShape, supported_sac_kernels
-from hotloop.training.learn.kernel_choice import choose_kernel, made_up_steps
+from hotloop.training.learn import SAC, SACConfig, SACShape, Transitions, supported_sac_kernels
+from hotloop.training.learn.kernel_choice import choose_kernel, random_sac_batch
 from hotloop.training.learn.sac.networks import conv_sides, squash
 from hotloop.training.learn.sac.state import PHASES
-from hotloop.training.learn.sac.torch_kernels import Plain, moved
+from hotloop.training.learn.sac.torch_kernels import Plain, shift_frames
 
 PIXELS = SACShape((4, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))
 SHARED = SACShape((3, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16, 16), shared=True, latent=6)
@@ -27,8 +27,8 @@ def make(shape: SACShape, kernel: str = "torch", **more: object) -> SAC:
     return SAC(SACConfig(shape, batch=8, **(shift | more)), seed=3, kernel=kernel)  # type: ignore[arg-type]
 
 
-def steps(agent: SAC, updates: int = 1, seed: int = 0) -> object:
-    return made_up_steps(agent.config, updates, np.random.default_rng(seed))
+def steps(agent: SAC, updates: int = 1, seed: int = 0) -> Transitions:
+    return random_sac_batch(agent.config, updates, np.random.default_rng(seed))
 
 
 def difference(ours: SAC, theirs: SAC) -> float:
@@ -37,7 +37,7 @@ def difference(ours: SAC, theirs: SAC) -> float:
     return max(np.abs(a[name] - b[name]).max() for name in a if a[name].dtype == np.float32)
 
 
-def test_the_density_of_a_squashed_action_is_that_of_the_transformed_distribution() -> None:
+def test_squashed_density_equals_torchs_transformed_distribution() -> None:
     generator = torch.Generator().manual_seed(0)
     mean, log_std, noise = torch.randn(3, 64, 2, generator=generator, dtype=torch.float64)
     action, log_prob = squash(mean, log_std, noise)
@@ -46,7 +46,7 @@ def test_the_density_of_a_squashed_action_is_that_of_the_transformed_distributio
     assert torch.allclose(log_prob, known.log_prob(action.clamp(-1 + 1e-12, 1 - 1e-12)).sum(1), atol=1e-4)
 
 
-def test_the_density_keeps_its_digits_where_tanh_is_one() -> None:
+def test_squashed_density_is_accurate_where_tanh_is_one() -> None:
     zero = torch.zeros(1, 1)
     _, log_prob = squash(torch.full((1, 1), 30.0), zero, zero)
     # log N(30; 30, 1) - log(1 - tanh² 30), and 1 - tanh² u is 4 e^-2u there.
@@ -55,26 +55,26 @@ def test_the_density_keeps_its_digits_where_tanh_is_one() -> None:
 
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("more", [{}, {"batched": True}, {"channels_last": False}], ids=str)
-def test_lean_gives_the_numbers_of_the_plain_kernel(name: str, more: dict[str, bool]) -> None:
+def test_lean_kernel_equals_reference(name: str, more: dict[str, bool]) -> None:
     plain, lean = make(SHAPES[name]), make(SHAPES[name], "lean", **more)
-    told, same = plain.update(steps(plain)), lean.update(steps(lean))
-    for ours, theirs in zip(same, told, strict=True):
+    expected, found = plain.update(steps(plain)), lean.update(steps(lean))
+    for ours, theirs in zip(found, expected, strict=True):
         assert ours == pytest.approx(theirs, rel=1e-5, abs=1e-6)
-    # Adam's first step is the sign of the gradient times lr: a gradient of about nothing may have either sign.
+    # Adam's first step is the sign of the gradient times lr: a gradient close to 0 may have either sign.
     assert difference(plain, lean) < 2e-5
-    assert plain.greedy(steps(plain).obs) == pytest.approx(lean.greedy(steps(lean).obs), abs=1e-5)  # type: ignore[attr-defined]
+    assert plain.greedy(steps(plain).obs) == pytest.approx(lean.greedy(steps(lean).obs), abs=1e-5)
 
 
-def test_bfloat16_is_near() -> None:
+def test_bfloat16_is_close_to_float32() -> None:
     plain, lower = make(PIXELS), make(PIXELS, "lean", precision="bfloat16")
-    told, near = plain.update(steps(plain)), lower.update(steps(lower))
-    assert near.critic_loss == pytest.approx(told.critic_loss, rel=0.05)
-    assert near.critic_loss != pytest.approx(told.critic_loss, rel=1e-6), "it must be another precision"
+    exact, near = plain.update(steps(plain)), lower.update(steps(lower))
+    assert near.critic_loss == pytest.approx(exact.critic_loss, rel=0.05)
+    assert near.critic_loss != pytest.approx(exact.critic_loss, rel=1e-6), "the lower precision must be used"
     assert all(array.dtype == np.float32 for name, array in lower.tensors().items() if "weights" in name)
 
 
 @pytest.mark.slow
-def test_compiled_gives_the_numbers_of_the_plain_kernel() -> None:
+def test_compiled_kernel_equals_reference() -> None:
     plain, compiled = make(PIXELS), make(PIXELS, "lean", compiled=True)
     plain.update(steps(plain, 2))
     compiled.update(steps(compiled, 2))
@@ -82,12 +82,12 @@ def test_compiled_gives_the_numbers_of_the_plain_kernel() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["torch", "lean"])
-def test_an_update_is_what_the_equations_say(kernel: str) -> None:
+def test_update_follows_the_equations(kernel: str) -> None:
     agent = make(NUMBERS, kernel, alpha=0.5, lr=0.01, tau=0.25)
     batch, state = steps(agent), agent._state
     noise = np.random.Generator(np.random.PCG64(3))
     next_noise, own_noise = (torch.from_numpy(noise.standard_normal((8, 3), dtype=np.float32)) for _ in range(2))
-    obs, action, reward, next_obs, discount = map(torch.from_numpy, batch[:5])  # type: ignore[index]
+    obs, action, reward, next_obs, discount = map(torch.from_numpy, batch[:5])
     target_before = state.target_weights.clone()
     with torch.no_grad():
         next_action, next_log_prob = squash(*state.policy(next_obs), next_noise)
@@ -95,12 +95,12 @@ def test_an_update_is_what_the_equations_say(kernel: str) -> None:
         goal = reward + discount * (next_q - 0.5 * next_log_prob)
         q = [body(obs, action)[:, 0] for body in state.critics.bodies]
         _, log_prob = squash(*state.policy(obs), own_noise)
-    told = agent.update(batch)
+    metrics = agent.update(batch)
     expected = sum(((each - goal) ** 2).mean() for each in q)
-    assert told.critic_loss[0] == pytest.approx(float(expected), rel=1e-5)
-    assert told.alpha[0] == pytest.approx(0.5)
-    assert told.entropy[0] == pytest.approx(-log_prob.mean().item(), rel=1e-5)
-    assert told.q[0] == pytest.approx(torch.stack(q).mean().item(), rel=1e-5)
+    assert metrics.critic_loss[0] == pytest.approx(float(expected), rel=1e-5)
+    assert metrics.alpha[0] == pytest.approx(0.5)
+    assert metrics.entropy[0] == pytest.approx(-log_prob.mean().item(), rel=1e-5)
+    assert metrics.q[0] == pytest.approx(torch.stack(q).mean().item(), rel=1e-5)
     # The first step of Adam is lr along the sign: the entropy is above its target, -3, so α falls.
     assert -log_prob.mean() > -3
     assert state.temperature[0].item() == pytest.approx(math.log(0.5) - 0.01, rel=1e-5)
@@ -108,7 +108,7 @@ def test_an_update_is_what_the_equations_say(kernel: str) -> None:
     assert torch.allclose(state.target_weights, moved_target, atol=1e-6)
 
 
-def test_the_temperature_is_adams() -> None:
+def test_temperature_is_updated_by_adam() -> None:
     agent = make(NUMBERS, lr=0.01)
     kernel, state = Plain(agent._state), agent._state
     log_alpha = torch.zeros((), requires_grad=True)
@@ -117,33 +117,33 @@ def test_the_temperature_is_adams() -> None:
     for update in range(5):
         log_prob = torch.randn(8, generator=generator) + 2
         state.updates = update
-        kernel._heat(log_prob)
+        kernel._update_temperature(log_prob)
         adam.zero_grad()
         (-log_alpha * (log_prob - 3).mean()).backward()
         adam.step()
         assert state.temperature[0].item() == pytest.approx(log_alpha.item(), rel=1e-5)
 
 
-def test_behind_one_eye_the_actor_trains_no_eye() -> None:
+def test_actor_loss_does_not_train_a_shared_encoder() -> None:
     agent = make(SHARED, "lean")
     assert agent._state.policy.eye is None
-    assert len(agent._state.target.eyes) == 0, "the one eye has no target"
+    assert len(agent._state.target.eyes) == 0, "a shared encoder has no target"
     kernel, state = agent._kernel, agent._state
     before = state.critic.weights.clone()
-    seen = [torch.rand(8, SHARED.features)] * 2
-    loss, _ = kernel.actor_loss(torch.rand(8, 48, 9, 9), seen, torch.randn(8, 2), torch.tensor(0.1))  # type: ignore[attr-defined]
+    features = [torch.rand(8, SHARED.features)] * 2
+    loss, _ = kernel.actor_loss(torch.rand(8, 48, 9, 9), features, torch.randn(8, 2), torch.tensor(0.1))  # type: ignore[attr-defined]
     kernel._step(kernel.actor_optimiser, loss)  # type: ignore[attr-defined]
     assert torch.equal(state.critic.weights, before)
     assert not any(parameter.grad.any() for parameter in state.critics.parameters() if parameter.grad is not None)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_a_saved_learner_goes_on_bit_by_bit_with_another_kernel_too(name: str) -> None:
+def test_loaded_learner_continues_bit_by_bit_and_with_another_kernel(name: str) -> None:
     agent = make(SHAPES[name], "lean")
     agent.update(steps(agent))
     saved, other = agent.tensors(), make(SHAPES[name], "lean")
     other.load(saved)
-    obs = steps(agent).obs  # type: ignore[attr-defined]
+    obs = steps(agent).obs
     assert (agent.act(obs) == other.act(obs)).all()
     agent.update(steps(agent, seed=1))
     other.update(steps(other, seed=1))
@@ -154,7 +154,7 @@ def test_a_saved_learner_goes_on_bit_by_bit_with_another_kernel_too(name: str) -
     assert difference(agent, other) < 1e-4
 
 
-def test_a_foreign_checkpoint_changes_nothing() -> None:
+def test_mismatched_checkpoint_does_not_change_the_learner() -> None:
     agent, before = make(PIXELS, "lean"), make(PIXELS, "lean")
     for wrong in (make(NUMBERS).tensors(), make(SHARED).tensors(), {}):
         with pytest.raises(HotloopError, match=r"checkpoint|shape"):
@@ -165,55 +165,55 @@ def test_a_foreign_checkpoint_changes_nothing() -> None:
 def test_rows_must_fill_batches() -> None:
     agent = make(NUMBERS)
     with pytest.raises(HotloopError, match="multiple of the batch size, 8"):
-        agent.update(made_up_steps(SACConfig(NUMBERS, batch=5), 1, np.random.default_rng(0)))
+        agent.update(random_sac_batch(SACConfig(NUMBERS, batch=5), 1, np.random.default_rng(0)))
 
 
-def test_mistakes_are_named() -> None:
-    for wrong, said in (
+def test_invalid_arguments_are_reported() -> None:
+    for wrong, message in (
         ({"observation": (4, 36)}, "observation shape"),
         ({"observation": (4, 8, 8)}, "too small"),
         ({"hidden": ()}, "hidden is"),
         ({"actions": 0}, "actions is 0"),
     ):
-        with pytest.raises(HotloopError, match=said):
+        with pytest.raises(HotloopError, match=message):
             SACShape(**({"observation": (4, 36, 36), "actions": 2} | wrong))  # type: ignore[arg-type]
-    for wrong, said in (({"tau": 2.0}, "tau is 2"), ({"lr": 0}, "lr is 0"), ({"shift": 2}, "shift is 2")):
-        with pytest.raises(HotloopError, match=said):
+    for wrong, message in (({"tau": 2.0}, "tau is 2"), ({"lr": 0}, "lr is 0"), ({"shift": 2}, "shift is 2")):
+        with pytest.raises(HotloopError, match=message):
             SACConfig(NUMBERS, **wrong)  # type: ignore[arg-type]
     with pytest.raises(HotloopError, match="no kernel 'numba'"):
         make(NUMBERS, "numba")
 
 
-def test_sides_of_the_studys_network() -> None:
+def test_convolution_sizes_of_the_default_network() -> None:
     assert conv_sides(SACShape((4, 96, 96), 2)) == [96, 23, 10, 8]
     assert SACShape((4, 96, 96), 2).features == 4096
 
 
-def test_phases_are_told_in_their_order() -> None:
-    heard: list[str] = []
+def test_phases_are_timed_in_order() -> None:
+    timed: list[str] = []
 
-    class Listening:
+    class Timer:
         def __init__(self, name: str) -> None:
             self.name = name
 
         def __enter__(self) -> None:
-            heard.append(self.name)
+            timed.append(self.name)
 
         def __exit__(self, *_: object) -> None:
             pass
 
     agent = make(PIXELS, "lean")
-    agent.update(steps(agent, 2), Listening)
-    assert [name for name in heard if name in PHASES] == [*PHASES, *PHASES]
-    assert {name for name in heard if name not in PHASES} == {"conv1", "conv2", "fc", "backward", "adam"}
+    agent.update(steps(agent, 2), Timer)
+    assert [name for name in timed if name in PHASES] == [*PHASES, *PHASES]
+    assert {name for name in timed if name not in PHASES} == {"conv1", "conv2", "fc", "backward", "adam"}
 
 
-def test_moving_a_frame_repeats_its_edge() -> None:
+def test_shifting_a_frame_repeats_its_edge() -> None:
     frame = torch.arange(9.0).reshape(1, 1, 3, 3)
-    assert moved(frame, torch.tensor([[1, -1]]))[0, 0].tolist() == [[3, 3, 4], [6, 6, 7], [6, 6, 7]]
+    assert shift_frames(frame, torch.tensor([[1, -1]]))[0, 0].tolist() == [[3, 3, 4], [6, 6, 7], [6, 6, 7]]
 
 
-def test_the_choice_leaves_the_learner_as_it_was() -> None:
+def test_choosing_a_kernel_does_not_change_the_learner() -> None:
     agent, before = make(PIXELS, "lean"), make(PIXELS, "lean")
     choice = choose_kernel(agent, 1)
     assert choice.kernel in choice.update_s
@@ -222,7 +222,7 @@ def test_the_choice_leaves_the_learner_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("more", [{"precision": "bfloat16"}, {"batched": True}, {"compiled": True}], ids=str)
-def test_options_of_the_lean_kernel_are_never_left_out(more: dict[str, object]) -> None:
+def test_reference_kernel_rejects_options_of_the_lean_kernel(more: dict[str, object]) -> None:
     (option,) = more
     config = SACConfig(NUMBERS, **more)  # type: ignore[arg-type]
     assert supported_sac_kernels(config) == ["lean"]
@@ -233,5 +233,5 @@ def test_options_of_the_lean_kernel_are_never_left_out(more: dict[str, object]) 
     assert supported_sac_kernels(SACConfig(NUMBERS)) == ["torch", "lean"]
 
 
-def test_the_choice_keeps_to_kernels_that_know_the_options() -> None:
+def test_choice_considers_only_kernels_that_support_the_options() -> None:
     assert set(choose_kernel(make(NUMBERS, "lean", precision="bfloat16"), 1).update_s) == {"lean"}

@@ -35,7 +35,7 @@ class Player:
         self.rng = np.random.default_rng(0)
         self.shown: list[np.ndarray] = []
 
-    def nothing(self, boards: int) -> np.ndarray:
+    def initial_memory(self, boards: int) -> np.ndarray:
         return np.zeros((0, boards), np.float32)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

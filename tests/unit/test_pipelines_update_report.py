@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from hotloop.training.learn import SAC, SACConfig, SACShape
-from hotloop.training.learn.kernel_choice import made_up_steps
+from hotloop.training.learn.kernel_choice import random_sac_batch
 from hotloop.training.learn.sac.state import PHASES
 from hotloop.training.run import update_report
 from hotloop.training.run.update_report import EVERY, SAMPLE, UpdateReport, body_macs, conv_macs, flops_of, table
@@ -45,7 +45,7 @@ def test_every_tenth_update_is_printed_with_its_sampling_and_its_phases() -> Non
     for _ in range(2 * EVERY):
         with report.whole():
             with report(SAMPLE):
-                batch = made_up_steps(agent.config, 1, np.random.default_rng(0))
+                batch = random_sac_batch(agent.config, 1, np.random.default_rng(0))
             agent.update(batch, report)
     assert len(said) == 2
     head, *lines = said[1].splitlines()

@@ -8,13 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hotloop.errors import HotloopError
 from hotloop.training.run import checkpoint
 from hotloop.training.run.resume import ALONE, read_saved
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.learner import Learner
 
 MOMENTS = (".adam_mean.", ".adam_square.")
 KEPT = ("pipeline", "config", "counts", "best")
@@ -43,7 +46,7 @@ def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
     return target
 
 
-def with_moments(saved: Mapping[str, np.ndarray], learner: Any) -> dict[str, np.ndarray]:
+def with_moments(saved: Mapping[str, np.ndarray], learner: Learner) -> dict[str, np.ndarray]:
     """Return what an agent saved alone holds as its learner takes it: with the moments of this one, which is new."""
     own = {name: array for name, array in learner.tensors().items() if _is_moment(name)}
     return own | dict(saved)

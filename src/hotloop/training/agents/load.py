@@ -30,9 +30,9 @@ class TrainedAgent:
     path: Path
     _agent: Any
 
-    def nothing(self, boards: int) -> np.ndarray:
+    def initial_memory(self, boards: int) -> np.ndarray:
         """What an agent with memory remembers before anything was seen."""
-        return self._agent.nothing(boards)
+        return self._agent.initial_memory(boards)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best actions, int64 [N], and what an agent with memory remembers then."""

@@ -1,4 +1,4 @@
-"""Learners: pure maths, networks, and kernels that give the same numbers at different speeds."""
+"""Learners: pure maths, networks, and kernels that compute the same numbers at different speeds."""
 
 from hotloop.training.learn.dqn.learner import DQN, KERNELS, DQNConfig, Transitions, Updated, supported_kernels
 from hotloop.training.learn.frame_dqn.learner import (

@@ -1,8 +1,8 @@
-"""A network in training as flat vectors: weights and Adam's two moments.
+"""A network's parameters as flat vectors: weights and Adam's two moments.
 
-The parameters of the torch module are views of the one vector of weights. So a kernel written in torch and one
-written in numba work on the same memory: changing the kernel copies nothing, a target network is updated by one
-operation, Adam is one loop, and what a checkpoint holds does not depend on the kernel that wrote it.
+The parameters of the torch module are views of one weight vector. A torch kernel and a numba kernel therefore work on
+the same memory: switching kernels copies nothing, a target network is updated by one operation, Adam is one loop, and
+a checkpoint does not depend on the kernel that wrote it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import psutil
 import torch
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
@@ -21,14 +21,14 @@ from hotloop.training.state_checks import MOST, array_of, random_state
 
 Arrays = dict[str, NDArray]
 COPIES = 3
-"""Vectors of the size of a network that training holds: weights, and Adam's two moments."""
+"""Vectors as long as the network that training holds: weights and Adam's two moments."""
 
 
 def build_seeded(make: Callable[[], nn.Module], seed: int, device: str) -> nn.Module:
-    """Make a network whose initial weights depend on the seed only; torch's own generator is left as it was.
+    """Build a network whose initial weights depend only on the seed. Torch's global generator is not changed.
 
     Raises:
-        HotloopError: It would not fit into memory.
+        HotloopError: The network would not fit into memory.
     """
     with torch.random.fork_rng(devices=[]):
         _check_size(make)
@@ -37,11 +37,11 @@ def build_seeded(make: Callable[[], nn.Module], seed: int, device: str) -> nn.Mo
 
 
 def _check_size(make: Callable[[], nn.Module]) -> None:
-    """Refuse a network that does not fit, before any of its memory is asked for."""
+    """Reject a network that does not fit into memory, before allocating it."""
     try:
         with torch.device("meta"):
             size = sum(each.numel() * each.element_size() for each in make().parameters())
-    except RuntimeError as error:  # the number of its weights is no 64-bit number
+    except RuntimeError as error:  # the number of weights overflows 64 bits
         raise HotloopError(f"the network cannot be made ({str(error).splitlines()[0]}): give smaller layers") from error
     total = psutil.virtual_memory().total
     if COPIES * size > total:
@@ -62,7 +62,7 @@ def flatten(network: nn.Module) -> Tensor:
 
 
 def views(network: nn.Module, flat: Tensor) -> dict[str, Tensor]:
-    """Cut a vector `[P]` into the shapes of a network's parameters, by name."""
+    """Split a vector `[P]` into views with the names and shapes of a network's parameters."""
     cut, begin = {}, 0
     for name, parameter in network.named_parameters():
         cut[name] = flat[begin : begin + parameter.numel()].view(parameter.shape)
@@ -70,8 +70,8 @@ def views(network: nn.Module, flat: Tensor) -> dict[str, Tensor]:
     return cut
 
 
-class Trained:
-    """A network, the vector of its weights, and Adam's moments of the same length."""
+class FlatNetwork:
+    """A network, its weight vector, and Adam's moments as vectors of the same length."""
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
@@ -80,47 +80,66 @@ class Trained:
         self.square = torch.zeros_like(self.weights)
 
     def adam(self, lr: float, eps: float, updates: int, fused: bool = False) -> torch.optim.Adam:
-        """Make torch's Adam for the parameters, on these moments, as if it had done so many updates."""
+        """Return torch's Adam over the parameters, continuing from these moments after `updates` updates."""
         optimiser = torch.optim.Adam(self.network.parameters(), lr=lr, eps=eps, fused=fused)
+        self.set_moments(optimiser, updates, fused)
+        return optimiser
+
+    def set_moments(self, optimiser: torch.optim.Adam, updates: int, fused: bool = False) -> None:
+        """Let an Adam over the parameters continue from these moments after `updates` updates."""
         means, squares = views(self.network, self.mean), views(self.network, self.square)
         device = self.weights.device if fused else "cpu"
         for name, parameter in self.network.named_parameters():
             step = torch.tensor(float(updates), device=device)
             optimiser.state[parameter] = {"step": step, "exp_avg": means[name], "exp_avg_sq": squares[name]}
-        return optimiser
 
-    def tensors(self, prefix: str) -> Arrays:
-        """Copy weights and moments to the host, each under the name of its parameter."""
+    def flat_adam(self, lr: float, eps: float, updates: int) -> tuple[torch.optim.Adam, Tensor]:
+        """Return a fused Adam over the whole weight vector, and the gradient vector `[P]` that it reads.
+
+        The gradients of the parameters become views of that vector: zero it in place before each backward pass.
+        """
+        flat = nn.Parameter(self.weights, requires_grad=True)
+        gradient = flat.grad = torch.zeros_like(self.weights)
+        gradients = views(self.network, gradient)
+        for name, parameter in self.network.named_parameters():
+            parameter.grad = gradients[name]
+        optimiser = torch.optim.Adam([flat], lr=lr, eps=eps, fused=True)
+        step = torch.tensor(float(updates), device=self.weights.device)
+        optimiser.state[flat] = {"step": step, "exp_avg": self.mean, "exp_avg_sq": self.square}
+        return optimiser, gradient
+
+    def checkpoint_tensors(self, prefix: str) -> dict[str, Tensor]:
+        """Return views of weights and moments, named `prefix.kind.parameter`."""
         kinds = {"weights": self.weights, "adam_mean": self.mean, "adam_square": self.square}
         return {
-            f"{prefix}.{kind}.{name}": view.cpu().numpy().copy()
+            f"{prefix}.{kind}.{name}": view
             for kind, flat in kinds.items()
             for name, view in views(self.network, flat).items()
         }
 
-    def load(self, prefix: str, arrays: Mapping[str, NDArray]) -> None:
-        """Take over what `tensors` gave, in place.
 
-        Raises:
-            HotloopError: An array is missing, has another shape or is not finite. Nothing was changed then.
-        """
-        for view, array in self._found(prefix, arrays):
-            view.copy_(torch.from_numpy(array))
-
-    def check(self, prefix: str, arrays: Mapping[str, NDArray]) -> None:
-        """Raise what `load` would, and change nothing."""
-        self._found(prefix, arrays)
-
-    def _found(self, prefix: str, arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, NDArray]]:
-        kinds = {"weights": self.weights, "adam_mean": self.mean, "adam_square": self.square}
-        return [
-            (view, take(arrays, f"{prefix}.{kind}.{name}", tuple(view.shape)))
-            for kind, flat in kinds.items()
-            for name, view in views(self.network, flat).items()
-        ]
+def copy_to_host(tensors: Mapping[str, Tensor]) -> Arrays:
+    """Copy tensors into arrays of the same names."""
+    return {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
 
 
-def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype: Any = np.float32) -> NDArray:
+def match_arrays(tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, Tensor]]:
+    """Pair each float32 tensor with the array of its name. Changes nothing, so a bad checkpoint is found first.
+
+    Raises:
+        HotloopError: An array is missing, has another shape or is not finite.
+    """
+    return [(own, torch.from_numpy(take(arrays, name, tuple(own.shape)))) for name, own in tensors.items()]
+
+
+@torch.no_grad()
+def assign(pairs: list[tuple[Tensor, Tensor]]) -> None:
+    """Copy into each first tensor the second one, in place."""
+    for own, loaded in pairs:
+        own.copy_(loaded)
+
+
+def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray:
     """Return a writable, contiguous copy of one array of a checkpoint.
 
     Raises:
@@ -131,12 +150,12 @@ def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype
 
 
 def take_updates(arrays: Mapping[str, NDArray]) -> int:
-    """Return how many updates a checkpoint's learner has done."""
+    """Return the number of updates that a checkpoint's learner has done."""
     return int(array_of(arrays, "updates", np.zeros((), np.int64), low=0, high=MOST))
 
 
 def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:
-    """Write the state of a PCG64 generator as six words."""
+    """Encode the state of a PCG64 generator as six words."""
     state = generator.bit_generator.state
     low = (1 << 64) - 1
     numbers = [part for name in ("state", "inc") for part in (state["state"][name] & low, state["state"][name] >> 64)]
@@ -144,7 +163,7 @@ def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:
 
 
 def take_generator(arrays: Mapping[str, NDArray]) -> dict[str, Any]:
-    """Return the state of a generator, for `bit_generator.state`, that `generator_words` wrote as `noise_generator`."""
+    """Decode the array `noise_generator`, written by `generator_words`, into a value for `bit_generator.state`."""
     words = take(arrays, "noise_generator", (6,), np.uint64)
     state_low, state_high, inc_low, inc_high, has, kept = (int(word) for word in words)
     return random_state(

@@ -1,24 +1,100 @@
-"""What learners with several kernels have in common: one state, which whatever kernel is chosen advances in place."""
+"""What all learners have in common, and the base class of those with several kernels.
+
+A learner knows transitions, weights and updates. It knows nothing about environments, replay or schedules. Its state
+does not depend on the kernel that advances it (see `flat_params`), so the kernel may be changed at any time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Protocol, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from hotloop.errors import HotloopError
+from hotloop.training.learn.flat_params import Arrays, assign, copy_to_host, match_arrays, take_updates
+
+F32 = NDArray[np.float32]
+
+
+class Learner(Protocol):
+    """What every learner has: it counts its updates, and can be saved and loaded."""
+
+    kernel: str
+    """Name of the kernel in use."""
+
+    @property
+    def device(self) -> str:
+        """Where the torch kernels compute."""
+        ...
+
+    @property
+    def updates(self) -> int:
+        """Number of updates done."""
+        ...
+
+    def tensors(self) -> Arrays:
+        """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
+        ...
+
+    def load(self, arrays: Mapping[str, NDArray]) -> None:
+        """Restore the state that `tensors` returned."""
+        ...
+
+
+class TransitionBatch(Protocol):
+    """R transitions to learn from: `Transitions`, or a batch of `hotloop.training.replay`."""
+
+    @property
+    def obs(self) -> NDArray:
+        """`[R, ...]`."""
+        ...
+
+    @property
+    def action(self) -> NDArray:
+        """int64 `[R]`, or for SAC float32 `[R, A]`."""
+        ...
+
+    @property
+    def reward(self) -> F32:
+        """`[R]`, summed over n steps if n > 1."""
+        ...
+
+    @property
+    def next_obs(self) -> NDArray:
+        """`[R, ...]`."""
+        ...
+
+    @property
+    def discount(self) -> F32:
+        """`[R]`: γⁿ, and 0 where the episode terminated."""
+        ...
+
+    @property
+    def weight(self) -> F32 | None:
+        """Importance weights `[R]`; None means 1. SAC ignores them."""
+        ...
+
+
+class TimePhase(Protocol):
+    """Times a phase of an update, or a part of one: called with its name, returns a context manager."""
+
+    def __call__(self, name: str, /) -> AbstractContextManager[object]: ...  # noqa: D102
+
 
 class State(Protocol):
-    """What every learner's state holds besides its networks."""
+    """What the state of every learner with several kernels holds."""
 
     config: Any
     device: str
     updates: int
 
-
-class TimePhase(Protocol):
-    """Times a phase of an update, or a part of it: called with its name, returns a context manager."""
-
-    def __call__(self, name: str, /) -> AbstractContextManager[object]: ...  # noqa: D102
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views: writing to them changes the state."""
+        ...
 
 
 ConfigT = TypeVar("ConfigT")
@@ -26,7 +102,7 @@ StateT = TypeVar("StateT", bound=State)
 KernelT = TypeVar("KernelT")
 
 
-class Learner(Generic[ConfigT, StateT, KernelT]):
+class KernelLearner(Generic[ConfigT, StateT, KernelT]):
     """A state and the kernel that advances it.
 
     Attributes:
@@ -40,7 +116,7 @@ class Learner(Generic[ConfigT, StateT, KernelT]):
 
     @property
     def config(self) -> ConfigT:
-        """What it was made with."""
+        """The learner's configuration."""
         return self._state.config
 
     @property
@@ -50,14 +126,36 @@ class Learner(Generic[ConfigT, StateT, KernelT]):
 
     @property
     def updates(self) -> int:
-        """How many updates it has done."""
+        """Number of updates done."""
         return self._state.updates
 
     def use(self, kernel: str) -> None:
-        """Go on with another kernel; weights, moments and counts stay.
+        """Switch to another kernel; weights, moments and counts stay.
 
         Raises:
             HotloopError: There is no such kernel, or it cannot run this network.
         """
         self._kernel: KernelT = self._make_kernel(kernel, self._state)
         self.kernel = kernel
+
+    def tensors(self) -> Arrays:
+        """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
+        updates = np.array(self._state.updates, dtype=np.int64)
+        return {**copy_to_host(self._state.checkpoint_tensors()), "updates": updates}
+
+    def load(self, arrays: Mapping[str, NDArray]) -> None:
+        """Restore the state that `tensors` returned, from a learner with the same networks and any kernel.
+
+        Raises:
+            HotloopError: An array is missing, has another shape or is not finite. The learner is unchanged then.
+        """
+        pairs = match_arrays(self._state.checkpoint_tensors(), arrays)
+        self._state.updates = take_updates(arrays)
+        assign(pairs)
+        self.use(self.kernel)
+
+
+def check_row_count(rows: int, size: int, what: str = "batch size") -> None:
+    """Raise HotloopError unless the rows of an update fill one or more batches of a size."""
+    if rows == 0 or rows % size:
+        raise HotloopError(f"an update got {rows} rows: give a multiple of the {what}, {size}")

@@ -34,7 +34,7 @@ def q_target(reward: Tensor, discount: Tensor, target_q: Tensor, chooser_q: Tens
 def project(probability: Tensor, reward: Tensor, discount: Tensor, support: Tensor) -> Tensor:
     """Project the distribution of `r + d · z` back onto the atoms z (Bellemare et al., 2017).
 
-    Each moved atom is shared by its two neighbours, in proportion to how near it is to each.
+    The probability of each moved atom is split between its two neighbours, in proportion to how close it is to each.
 
     Args:
         probability: `[B, Z]` of the atoms at s'.
@@ -43,15 +43,15 @@ def project(probability: Tensor, reward: Tensor, discount: Tensor, support: Tens
         support: `[Z]`, evenly spaced.
 
     Returns:
-        `[B, Z]`, whose rows sum to what those of `probability` do.
+        `[B, Z]`; the sum of each row is that of `probability`.
     """
     assert probability.shape == (len(reward), len(support)) and reward.shape == discount.shape
     width = (support[-1] - support[0]) / (len(support) - 1)
     moved = (reward[:, None] + discount[:, None] * support).clamp(support[0], support[-1])
-    place = ((moved - support[0]) / width).clamp(0, len(support) - 1)
-    # Distance of each moved atom j from each atom i, in widths: its share is 1 − distance, if that is positive.
-    steps = torch.arange(len(support), dtype=place.dtype, device=place.device)
-    share = (1 - (place[:, None, :] - steps[None, :, None]).abs()).clamp(min=0)
+    position = ((moved - support[0]) / width).clamp(0, len(support) - 1)
+    # Distance of each moved atom j from each atom i, in widths: the share is 1 − distance, if that is positive.
+    steps = torch.arange(len(support), dtype=position.dtype, device=position.device)
+    share = (1 - (position[:, None, :] - steps[None, :, None]).abs()).clamp(min=0)
     return (share * probability[:, None, :]).sum(dim=2)
 
 
@@ -62,7 +62,7 @@ def cross_entropy(logits: Tensor, goal: Tensor) -> Tensor:
 
 
 class PPOLosses(NamedTuple):
-    """The parts of PPO's loss, each the mean over a minibatch, and two numbers that say how far it moved."""
+    """The parts of PPO's loss, and two measures of how far the policy moved; means over a minibatch."""
 
     policy: Tensor
     value: Tensor
@@ -80,7 +80,7 @@ def ppo_losses(logits: Tensor, value: Tensor, old: tuple[Tensor, Tensor, Tensor,
     Args:
         logits: `[B, A]`.
         value: `[B]`.
-        old: action, log-probability, advantage and return, each `[B]`, as the rollout left them.
+        old: action, log-probability, advantage and return, each `[B]`, from the rollout.
         clip: c.
     """
     action, old_log_prob, advantage, goal = old

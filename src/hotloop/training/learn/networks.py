@@ -1,7 +1,7 @@
-"""The networks: a Q network with the parts of Rainbow in any combination, and an actor with a critic.
+"""A Q network with the parts of Rainbow in any combination, and an actor-critic.
 
-Noise is an argument of `forward` and not a state of the layers, so that a network is a pure function of its
-weights, its input and its noise, and every kernel can be given the same three.
+Noise is an argument of `forward` and not a state of the layers. So a network is a pure function of weights, input and
+noise, and every kernel can use the same three.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hotloop.errors import HotloopError
 
 @dataclass(frozen=True, slots=True)
 class QShape:
-    """What a Q network looks like.
+    """Sizes and options of a Q network.
 
-    A dueling network splits its last hidden layer into two streams, each as wide as that layer. In a noisy one
-    the last hidden layer and the heads are noisy. With more than one atom the output is a distribution.
+    A dueling network has two streams, each as wide as the last of `hidden`. In a noisy network the last hidden layer
+    and the heads are noisy. With more than one atom the output is a distribution.
     """
 
     observation: tuple[int, ...]
-    """`(F,)` for features, `(height, width, channels)` for a grid of 0 and 1, which a small CNN reads."""
+    """`(F,)` for features, or `(height, width, channels)` for a grid of 0 and 1, read by a small CNN."""
     actions: int
     hidden: tuple[int, ...] = (128, 128)
     dueling: bool = False
@@ -55,7 +55,7 @@ def check_sizes(observation: tuple[int, ...], actions: int, hidden: tuple[int, .
 def check_rows(what: str, shape: tuple[int, ...], observation: tuple[int, ...]) -> None:
     """Raise HotloopError unless rows of observations have the shape `[N, *observation]`.
 
-    A compiled kernel takes the network's word for how wide a row is: others would be read beyond their end.
+    Numba kernels do not check bounds: they would read beyond the end of narrower rows.
     """
     if tuple(shape[1:]) != tuple(observation):
         raise HotloopError(
@@ -65,9 +65,9 @@ def check_rows(what: str, shape: tuple[int, ...], observation: tuple[int, ...]) 
 
 
 class NoisyLinear(nn.Module):
-    """A linear layer whose weights are disturbed by factorised Gaussian noise, as much as it learns to want.
+    """A linear layer with factorised Gaussian noise of learnt size on its weights.
 
-    `w = μ + σ · ε_out ε_inᵀ`, of the bias `b = μ_b + σ_b · ε_out` (Fortunato et al., 2018).
+    `w = μ + σ · ε_out ε_inᵀ`, and for the bias `b = μ_b + σ_b · ε_out` (Fortunato et al., 2018).
     """
 
     def __init__(self, inputs: int, outputs: int, sigma: float = 0.5) -> None:
@@ -80,7 +80,7 @@ class NoisyLinear(nn.Module):
         self.noise_size = inputs + outputs
 
     def forward(self, x: Tensor, noise: Tensor | None) -> Tensor:
-        """Apply the layer to `[N, inputs]`, with noise `[inputs + outputs]` or, for None, by its means."""
+        """Apply the layer to `[N, inputs]`, with noise `[inputs + outputs]`, or None for the mean weights."""
         if noise is None:
             return nn.functional.linear(x, self.weight, self.bias)
         for_inputs, for_outputs = noise.split([self.weight.shape[1], self.weight.shape[0]])
@@ -99,7 +99,7 @@ class GridEncoder(nn.Module):
         self.features = 32 * -(-height // 2) * -(-width // 2)
 
     def forward(self, grid: Tensor) -> Tensor:
-        """Apply both convolutions and lay the result flat: position is kept."""
+        """Apply both convolutions and flatten the result."""
         x = grid.permute(0, 3, 1, 2).to(self.near.weight.dtype)
         return self.far(self.near(x).relu()).relu().flatten(1)
 
@@ -144,7 +144,7 @@ class QNetwork(nn.Module):
         return q.squeeze(-1) if shape.atoms == 1 else q
 
     def values(self, output: Tensor) -> Tensor:
-        """Expected returns `[N, A]` of what `forward` gave."""
+        """Expected returns `[N, A]` from the output of `forward`."""
         return output if self.shape.atoms == 1 else (output.softmax(dim=-1) * self.support).sum(dim=-1)
 
 
@@ -153,7 +153,7 @@ def _grouped(flat: Tensor, shape: QShape) -> Tensor:
 
 
 def _apply(layer: nn.Module, x: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor | None]:
-    """Apply a layer that may be noisy; return also the noise that is left for the layers after it."""
+    """Apply a layer that may be noisy; also return the rest of the noise, for the following layers."""
     if not isinstance(layer, NoisyLinear):
         return layer(x), noise
     if noise is None:
@@ -162,9 +162,9 @@ def _apply(layer: nn.Module, x: Tensor, noise: Tensor | None) -> tuple[Tensor, T
 
 
 class Tower(nn.Module):
-    """A network of its own for the policy or for the value: hidden layers with ReLU, then a linear head.
+    """The network of the policy or of the value: hidden layers with ReLU, then a linear head.
 
-    Orthogonal initialisation, as the PPO implementations that learn well have it: gain √2, the head its own.
+    Orthogonal initialisation, as in well-performing PPO implementations: gain √2, and `gain` for the head.
     """
 
     def __init__(self, observation: tuple[int, ...], hidden: tuple[int, ...], outputs: int, gain: float) -> None:
@@ -176,7 +176,8 @@ class Tower(nn.Module):
         for module in self.modules():
             if isinstance(module, nn.Linear | nn.Conv2d):
                 nn.init.orthogonal_(module.weight, gain if module is self.head else math.sqrt(2))
-                nn.init.zeros_(module.bias) if module.bias is not None else None
+                if module.bias is not None:
+                    nn.init.zeros_(module.bias)
 
     def forward(self, obs: Tensor) -> Tensor:
         """Compute `[N, outputs]` for observations `[N, ...]`."""
@@ -187,7 +188,7 @@ class Tower(nn.Module):
 
 
 class ActorCritic(nn.Module):
-    """A policy and a value that share nothing, so that each can have its own learning rate."""
+    """Separate networks for policy and value, so that each can have its own learning rate."""
 
     def __init__(self, observation: tuple[int, ...], actions: int, hidden: tuple[int, ...]) -> None:
         super().__init__()

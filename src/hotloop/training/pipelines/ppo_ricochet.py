@@ -142,9 +142,9 @@ class Agent:
         self.taught: tuple[int, ...] = shape.planes.observation if config.auxiliary else ()
         """Shape of the planes that it is taught to read; () if it is not."""
 
-    def nothing(self, boards: int) -> np.ndarray:
+    def initial_memory(self, boards: int) -> np.ndarray:
         """What is remembered before anything was seen."""
-        return self.learner.nothing(boards)
+        return self.learner.initial_memory(boards)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the best actions, int64 [N], and the memory."""
@@ -153,7 +153,7 @@ class Agent:
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the best actions, int64 [N], as if episodes began with these observations."""
-        return self.remember(obs, self.nothing(len(obs)), np.ones(len(obs), np.bool_))[0]
+        return self.remember(obs, self.initial_memory(len(obs)), np.ones(len(obs), np.bool_))[0]
 
 
 class Steps(NamedTuple):
@@ -376,7 +376,7 @@ def prepare(run: TrainingRun, agent: Agent, evaluates: bool = True) -> Training:
         fresh = np.ones(config.envs, np.bool_)
         agent.learner.warm(obs)
     steps, rng = Steps.empty(config.rollout, obs, agent.taught), np.random.default_rng([config.seed])
-    memory, episodes = agent.nothing(config.envs), Episodes(config.envs)
+    memory, episodes = agent.initial_memory(config.envs), Episodes(config.envs)
     solved = Solved(config.envs, config.max_steps)
     training = Training(config, env, agent, steps, rng, obs, fresh, memory, Counts(), episodes, config.level, solved)
     if run.checkpoint is not None:

@@ -162,7 +162,7 @@ def flops_of(learner: SAC) -> dict[Key, float]:
 
 def conv_macs(shape: SACShape) -> list[int]:
     """Multiplications of each convolution for one observation."""
-    if not shape.sees:
+    if not shape.has_frames:
         return []
     channels, sides = [shape.observation[0], *(each[0] for each in shape.convs)], conv_sides(shape)
     return [

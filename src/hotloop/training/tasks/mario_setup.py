@@ -62,7 +62,7 @@ def make_collector(config: Config, replay: FrameReplay, learner: FrameDQN, explo
     from hotloop.training.collect import InProcess, Job, Recipe
 
     policy = {"shape": learner.config.shape, "exploration": exploration}
-    where = "policy_apart" if config.workers else "FramePolicy"
+    where = "worker_policy" if config.workers else "FramePolicy"
     job = Job(
         env=Recipe(mario.ENV, mario.training_options(config)),
         policy=Recipe(f"hotloop.training.learn.frame_dqn.policy:{where}", policy),

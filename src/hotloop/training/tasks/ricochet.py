@@ -50,7 +50,7 @@ class Game(Protocol):
 class Player(Protocol):
     """An agent with memory."""
 
-    def nothing(self, boards: int) -> np.ndarray:
+    def initial_memory(self, boards: int) -> np.ndarray:
         """What is remembered before anything was seen."""
         ...
 
@@ -181,7 +181,7 @@ def play_episodes(agent: Any, game: Game, episodes: int, level: int) -> Played:
         threads=drawing_threads(game),
     )  # fmt: skip
     obs, info = env.reset(seed=0, options={"puzzles": puzzles.take(np.arange(episodes))})
-    optimal, memory = info["optimal"].copy(), agent.nothing(episodes)
+    optimal, memory = info["optimal"].copy(), agent.initial_memory(episodes)
     returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)
     cause, going, fresh = np.full(episodes, None, object), np.ones(episodes, np.bool_), np.ones(episodes, np.bool_)
     while going.any():
@@ -212,7 +212,7 @@ def watch(agent: Any, game: Game, level: int, number: int, render_mode: str) -> 
         render_mode=render_mode, autoreset_mode="Disabled",
     )  # fmt: skip
     obs, _ = env.reset(seed=0, options={"puzzles": puzzles.take(np.array([number]))})
-    memory, fresh, steps, over = agent.nothing(1), np.ones(1, np.bool_), 0, False
+    memory, fresh, steps, over = agent.initial_memory(1), np.ones(1, np.bool_), 0, False
 
     def draw() -> Any:
         drawn = env.render()

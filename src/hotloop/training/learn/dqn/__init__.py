@@ -1,1 +1,1 @@
-"""DQN on flat observations: one learner, several kernels that give the same numbers."""
+"""DQN on flat observations: one learner, several kernels that compute the same numbers."""

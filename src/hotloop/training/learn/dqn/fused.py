@@ -1,7 +1,7 @@
-"""DQN's update as one numba kernel for small networks: K updates in a call, nothing of a framework in between.
+"""DQN's update as one numba kernel for small networks: K updates in one call, without framework overhead.
 
-Three forward passes, double-Q target, Huber, backward pass, clipping, Adam and the target network's updates, on the
-flat vectors of `trained`. The twin in plain NumPy is `dqn_twin`.
+Three forward passes, double-Q target, Huber loss, backward pass, clipping, Adam and the target network's updates, on
+the flat vectors of `flat_params`. `fused_reference` computes the same in plain NumPy.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from torch import nn
 
 from hotloop.training.learn.dqn.state import ADAM_EPS, DQNState, Transitions, Updated
 from hotloop.training.learn.kernels.mlp import (
+    CHUNK,
     F32,
     FAST,
     Widths,
     adam,
     backward,
     clip_scale,
+    empty_layers,
     evaluate_linear,
     forward,
     inner,
@@ -29,19 +31,17 @@ from hotloop.training.learn.kernels.mlp import (
     linear_backward,
     transpose_into,
 )
+from hotloop.training.learn.learner import TransitionBatch
 from hotloop.training.learn.networks import NoisyLinear, QNetwork
-
-CHUNK = 64
-"""Observations that are evaluated together when acting: their activations stay in the first-level cache."""
 
 
 class Net(NamedTuple):
-    """What the network looks like."""
+    """Layout of the network."""
 
     widths: Widths
     """Of the input and the hidden layers."""
     layers: NDArray[np.int64]
-    """`[L, 3]`: inputs, outputs and whether it is noisy, of each linear layer in the order of the flat vector."""
+    """`[L, 3]`: inputs, outputs and whether it is noisy, for each linear layer in the order of the flat vector."""
 
 
 class Vectors(NamedTuple):
@@ -54,7 +54,7 @@ class Vectors(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The learner's numbers, as the kernel takes them."""
+    """The hyperparameters that the kernel needs."""
 
     batch: int
     actions: int
@@ -69,8 +69,11 @@ class Numbers(NamedTuple):
 
 @inner()
 def _compose(out: F32, flat: F32, layers: NDArray[np.int64], noise: F32) -> None:
-    """Weights of a plain network from those of a noisy one: `w = μ + σ · ε_out ε_inᵀ`, `b = μ_b + σ_b · ε_out`."""
-    to, begin, drawn = 0, 0, 0
+    """Write the weights of a noisy network for given noise, as a plain network.
+
+    `w = μ + σ · ε_out ε_inᵀ`, `b = μ_b + σ_b · ε_out`.
+    """
+    to, begin, used = 0, 0, 0
     for layer in range(len(layers)):
         inputs, outputs, noisy = layers[layer, 0], layers[layer, 1], layers[layer, 2]
         size = outputs * (inputs + 1)
@@ -79,20 +82,20 @@ def _compose(out: F32, flat: F32, layers: NDArray[np.int64], noise: F32) -> None
         if noisy:
             sigma = begin + size
             for o in range(outputs):
-                e = noise[drawn + inputs + o]
+                e = noise[used + inputs + o]
                 for i in range(inputs):
-                    out[to + o * inputs + i] += flat[sigma + o * inputs + i] * e * noise[drawn + i]
+                    out[to + o * inputs + i] += flat[sigma + o * inputs + i] * e * noise[used + i]
                 out[to + outputs * inputs + o] += flat[sigma + outputs * inputs + o] * e
             begin += size
-            drawn += inputs + outputs
+            used += inputs + outputs
         to += size
         begin += size
 
 
 @inner()
 def _spread(gradient: F32, plain: F32, layers: NDArray[np.int64], noise: F32) -> None:
-    """Gradient of a noisy network's weights from that of the plain one it was composed to."""
-    at, begin, drawn = 0, 0, 0
+    """Write the gradient of a noisy network from the gradient of the plain one made by `_compose`."""
+    at, begin, used = 0, 0, 0
     for layer in range(len(layers)):
         inputs, outputs, noisy = layers[layer, 0], layers[layer, 1], layers[layer, 2]
         size = outputs * (inputs + 1)
@@ -101,18 +104,19 @@ def _spread(gradient: F32, plain: F32, layers: NDArray[np.int64], noise: F32) ->
         if noisy:
             sigma = begin + size
             for o in range(outputs):
-                e = noise[drawn + inputs + o]
+                e = noise[used + inputs + o]
                 for i in range(inputs):
-                    gradient[sigma + o * inputs + i] = plain[at + o * inputs + i] * e * noise[drawn + i]
+                    gradient[sigma + o * inputs + i] = plain[at + o * inputs + i] * e * noise[used + i]
                 gradient[sigma + outputs * inputs + o] = plain[at + outputs * inputs + o] * e
             begin += size
-            drawn += inputs + outputs
+            used += inputs + outputs
         at += size
         begin += size
 
 
 @inner()
 def _plain_size(layers: NDArray[np.int64]) -> int:
+    """Number of weights without those that scale the noise."""
     total = 0
     for layer in range(len(layers)):
         total += layers[layer, 1] * (layers[layer, 0] + 1)
@@ -121,7 +125,7 @@ def _plain_size(layers: NDArray[np.int64]) -> int:
 
 @inner()
 def _head(q: F32, weights: F32, begin: int, hidden: F32, dueling: bool) -> None:
-    """Values `[A, B]` from the last hidden layer `[width, B]`, or from its two halves."""
+    """Write values `[A, B]` computed from the last hidden layer `[width, B]`, or from its two halves if dueling."""
     half = len(hidden) // 2 if dueling else 0
     value = np.empty((1, hidden.shape[1]), np.float32)
     if dueling:
@@ -139,7 +143,7 @@ def _head(q: F32, weights: F32, begin: int, hidden: F32, dueling: bool) -> None:
 
 @inner()
 def _head_backward(nets: tuple[F32, F32, int], hidden: F32, delta: F32, hidden_delta: F32, dueling: bool) -> None:
-    """Back through the head: `nets` is weights, gradient and where in both the head begins; `delta` is used up."""
+    """Backward pass through the head; `nets` is weights, gradient and the head's offset. Overwrites `delta`."""
     weights, gradient, begin = nets
     actions, half = len(delta), len(hidden) // 2 if dueling else 0
     if dueling:
@@ -161,7 +165,7 @@ def _head_backward(nets: tuple[F32, F32, int], hidden: F32, delta: F32, hidden_d
 
 @inner()
 def _evaluate(q: F32, buffer: F32, weights: F32, widths: Widths, dueling: bool) -> int:
-    """Values `[A, B]` of the input in the buffer's first layer; return where the head's weights begin."""
+    """Write values `[A, B]` of the input in the buffer's first layer; return the offset of the head's weights."""
     columns = q.shape[1]
     head = forward(buffer, weights, widths, columns)
     _head(q, weights, head, layer_of(buffer, widths, len(widths) - 1, columns), dueling)
@@ -170,7 +174,7 @@ def _evaluate(q: F32, buffer: F32, weights: F32, widths: Widths, dueling: bool) 
 
 @inner()
 def _errors(delta: F32, td_abs: F32, q: F32, goal: F32, rows: tuple[NDArray[np.int64], F32]) -> float:
-    """Derivative of the weighted Huber loss by the values `[A, B]`, |TD error| `[B]`; return the loss."""
+    """Write the derivative of the weighted Huber loss, `[A, B]`, and |TD error| `[B]`; return the loss."""
     action, weight = rows
     count = len(action)
     delta.fill(0)
@@ -186,8 +190,8 @@ def _errors(delta: F32, td_abs: F32, q: F32, goal: F32, rows: tuple[NDArray[np.i
 
 
 @inner()
-def _goals(goal: F32, chooser: F32, target_q: F32, reward: F32, discount: F32) -> None:
-    """Targets `r + d · Q⁻(s', argmax_a Q(s', a))`, `[B]`."""
+def _targets(goal: F32, chooser: F32, target_q: F32, reward: F32, discount: F32) -> None:
+    """Write the targets `r + d · Q⁻(s', argmax_a Q(s', a))`, `[B]`."""
     for k in range(len(goal)):
         best = 0
         for a in range(1, len(chooser)):
@@ -198,6 +202,7 @@ def _goals(goal: F32, chooser: F32, target_q: F32, reward: F32, discount: F32) -
 
 @inner(fastmath=FAST)
 def _move_target(target: F32, weights: F32, tau: float) -> None:
+    """Move the target network by `tau` of the way to the online network."""
     part = np.float32(tau)
     for i in range(len(weights)):
         target[i] = weights[i] if tau == 1 else target[i] + part * (weights[i] - target[i])
@@ -205,25 +210,22 @@ def _move_target(target: F32, weights: F32, tau: float) -> None:
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, noise: F32, done: int) -> tuple[F32, F32]:
-    """Do as many updates as there are batches in the rows.
+    """Do K updates, one with each batch of B rows.
 
     Args:
         vectors: Changed in place.
-        batch: `[K * B]` rows.
+        batch: `K * B` rows, with weights.
         net: The network.
-        n: Numbers.
-        noise: `[K, 2, noise_size]`, of the online and of the target network; read only if the network is noisy.
-        done: How many updates were done before.
+        n: Hyperparameters.
+        noise: `[K, 2, noise_size]`, for the online and the target network; only read if the network is noisy.
+        done: Number of updates done before.
 
     Returns:
         |TD error| `[K * B]` and losses `[K]`.
     """
     count, size, widths = len(batch.reward) // n.batch, n.batch, net.widths
     td_abs, losses = np.empty(count * size, np.float32), np.empty(count, np.float32)
-    total = 0
-    for width in widths:
-        total += width
-    buffer, deltas = np.empty(total * size, np.float32), np.empty(total * size, np.float32)
+    buffer, deltas = empty_layers(widths, size), empty_layers(widths, size)
     q, next_q = np.empty((n.actions, size), np.float32), np.empty((n.actions, size), np.float32)
     chooser, goal = np.empty((n.actions, size), np.float32), np.empty(size, np.float32)
     gradient, last = np.empty_like(vectors.weights), len(widths) - 1
@@ -240,7 +242,7 @@ def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, nois
         _evaluate(next_q, buffer, target, widths, n.dueling)
         if n.double:
             _evaluate(chooser, buffer, weights, widths, n.dueling)
-        _goals(goal, chooser if n.double else next_q, next_q, batch.reward[rows], batch.discount[rows])
+        _targets(goal, chooser if n.double else next_q, next_q, batch.reward[rows], batch.discount[rows])
 
         transpose_into(layer_of(buffer, widths, 0, size), batch.obs[rows])
         head = _evaluate(q, buffer, weights, widths, n.dueling)
@@ -262,14 +264,12 @@ def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, nois
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_rows(weights: F32, obs: F32, net: Net, n: Numbers, noise: F32) -> F32:
     """Values `[N, A]` of observations `[N, F]`, with noise `[noise_size]`."""
-    total, widths = 0, net.widths
-    for width in widths:
-        total += width
+    widths = net.widths
     if n.noisy:
         plain = np.empty(_plain_size(net.layers), np.float32)
         _compose(plain, weights, net.layers, noise)
         weights = plain
-    buffer = np.empty(total * CHUNK, np.float32)
+    buffer = empty_layers(widths, CHUNK)
     values = np.empty((len(obs), n.actions), np.float32)
     for begin in range(0, len(obs), CHUNK):
         part = obs[begin : begin + CHUNK]
@@ -281,7 +281,7 @@ def evaluate_rows(weights: F32, obs: F32, net: Net, n: Numbers, noise: F32) -> F
 
 
 def net_of(network: QNetwork) -> Net:
-    """Describe a network to the kernel."""
+    """Describe a network for the kernel."""
     linear = [module for module in network.modules() if isinstance(module, nn.Linear | NoisyLinear)]
     rows = [(*reversed(layer.weight.shape), isinstance(layer, NoisyLinear)) for layer in linear]
     top = network.top.weight.shape[0]
@@ -289,7 +289,7 @@ def net_of(network: QNetwork) -> Net:
 
 
 class FusedMLP:
-    """The numba kernel behind the learner's interface."""
+    """The numba kernel as a `Kernel` of the learner."""
 
     def __init__(self, state: DQNState) -> None:
         config, shape, online = state.config, state.config.shape, state.online
@@ -308,22 +308,26 @@ class FusedMLP:
             target_every=config.target_every,
             tau=float(config.tau),
         )
-        self.silence = np.zeros(state.network.noise_size, np.float32)
+        self.no_noise = np.zeros(state.network.noise_size, np.float32)
 
-    def update(self, batch: Transitions, noise: F32 | None) -> Updated:
+    def update(self, batch: TransitionBatch, noise: F32 | None) -> Updated:
         """Do K updates in one call."""
         weight = np.ones(len(batch.reward), np.float32) if batch.weight is None else batch.weight
-        floats = [np.ascontiguousarray(a, np.float32) for a in (batch.obs, batch.reward, batch.next_obs)]
-        rest = [np.ascontiguousarray(a, np.float32) for a in (batch.discount, weight)]
-        action = np.ascontiguousarray(batch.action, np.int64)
-        given = Transitions(floats[0], action, floats[1], floats[2], *rest)
-        drawn = np.empty((0, 2, 0), np.float32) if noise is None else noise
-        td_abs, losses = update_many(self.vectors, given, self.net, self.numbers, drawn, self.state.updates)
+        rows = Transitions(
+            obs=np.ascontiguousarray(batch.obs, np.float32),
+            action=np.ascontiguousarray(batch.action, np.int64),
+            reward=np.ascontiguousarray(batch.reward, np.float32),
+            next_obs=np.ascontiguousarray(batch.next_obs, np.float32),
+            discount=np.ascontiguousarray(batch.discount, np.float32),
+            weight=np.ascontiguousarray(weight, np.float32),
+        )
+        noise = np.empty((0, 2, 0), np.float32) if noise is None else noise
+        td_abs, losses = update_many(self.vectors, rows, self.net, self.numbers, noise, self.state.updates)
         self.state.updates += len(losses)
         return Updated(td_abs, losses)
 
     def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
         """Values of all actions."""
         rows = np.ascontiguousarray(obs, np.float32)
-        drawn = self.silence if noise is None else noise
-        return evaluate_rows(self.vectors.weights, rows, self.net, self.numbers, drawn)
+        noise = self.no_noise if noise is None else noise
+        return evaluate_rows(self.vectors.weights, rows, self.net, self.numbers, noise)

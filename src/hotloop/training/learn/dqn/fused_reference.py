@@ -1,4 +1,4 @@
-"""The readable twin of `dqn_fused`: the same updates in plain NumPy."""
+"""Reference implementation of `fused`: the same updates in plain NumPy."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ def _evaluate(weights: F32, obs: F32, widths: Widths, n: Numbers) -> tuple[F32, 
 
 
 def _head_backward(nets: tuple[F32, F32, Widths], hidden: F32, delta: F32, n: Numbers) -> F32:
-    """Fill in the head's gradient; return the derivative by the last hidden layer."""
+    """Fill in the head's gradient; return the derivative with respect to the last hidden layer."""
     weights, gradient, widths = nets
     begin = _hidden_size(widths)
 
-    def through(begin: int, x: F32, delta: F32) -> F32:
+    def linear_back(begin: int, x: F32, delta: F32) -> F32:
         weight, _ = linear_at(weights, begin, x.shape[1], delta.shape[1])
         return linear_backward(weight, linear_at(gradient, begin, x.shape[1], delta.shape[1]), x, delta)
 
     if not n.dueling:
-        return through(begin, hidden, delta)
+        return linear_back(begin, hidden, delta)
     half = widths[-1] // 2
     by_value = delta.sum(axis=1, keepdims=True)
-    for_value = through(begin, hidden[:, :half], by_value)
-    for_advantage = through(begin + half + 1, hidden[:, half:], delta - by_value / np.float32(n.actions))
+    for_value = linear_back(begin, hidden[:, :half], by_value)
+    for_advantage = linear_back(begin + half + 1, hidden[:, half:], delta - by_value / np.float32(n.actions))
     return np.concatenate([for_value, for_advantage], axis=1)
 
 
 def _cut(flat: F32, net: Net) -> list[tuple[F32, F32 | None]]:
-    """Each layer's weight and bias in one, and where the layer is noisy its σ."""
+    """Split into layers: weight and bias as one vector, and σ if the layer is noisy."""
     parts, begin = [], 0
     for inputs, outputs, noisy in net.layers:
         size = outputs * (inputs + 1)
@@ -72,7 +72,7 @@ def _cut(flat: F32, net: Net) -> list[tuple[F32, F32 | None]]:
 
 
 def _factors(net: Net, noise: F32) -> list[F32]:
-    """What each noisy layer's σ is multiplied by: `ε_out ε_inᵀ` and, for the bias, `ε_out`."""
+    """The factor of each noisy layer's σ: `ε_out ε_inᵀ` for the weight, `ε_out` for the bias."""
     factors, begin = [], 0
     for inputs, outputs, noisy in net.layers:
         if noisy:
@@ -85,7 +85,7 @@ def _factors(net: Net, noise: F32) -> list[F32]:
 
 
 def _compose(flat: F32, net: Net, noise: F32) -> F32:
-    """Weights of the plain network that a noisy one is for some noise."""
+    """Weights of a noisy network for given noise, as a plain network."""
     parts = zip(_cut(flat, net), _factors(net, noise), strict=True)
     composed = [mean if sigma is None else mean + sigma * factor for (mean, sigma), factor in parts]
     return np.concatenate(composed, dtype=np.float32)
@@ -102,7 +102,7 @@ def _spread(gradient: F32, plain: F32, net: Net, noise: F32) -> None:
 
 
 def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, noise: F32, done: int) -> tuple[F32, F32]:
-    """Do as many updates as there are batches in the rows; as `dqn_fused.update_many`."""
+    """Do what `fused.update_many` does."""
     assert batch.weight is not None
     errors, losses = [], []
     every, widths = np.arange(n.batch), net.widths

@@ -1,4 +1,4 @@
-"""What a DQN learner consists of, whichever kernel advances it: configuration, weights, what goes in and out."""
+"""DQN's configuration, its state, and the interface of the kernels that advance the state."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ import copy
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import Trained, build_seeded, flatten
+from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
+from hotloop.training.learn.learner import F32, TransitionBatch
 from hotloop.training.learn.networks import QNetwork, QShape
-
-F32 = NDArray[np.float32]
 
 ADAM_EPS = 1e-8
 
 
 @dataclass(frozen=True, slots=True)
 class DQNConfig:
-    """The learner's numbers. Counts are in updates: the learner does not know of environment steps."""
+    """DQN's hyperparameters. Counts are in updates: the learner does not know about environment steps."""
 
     shape: QShape
     batch: int = 64
     lr: float = 1e-3
     double: bool = True
     clip: float = 1.0
-    """Of the gradient's norm; 0 for none."""
+    """Largest norm of the gradient; 0 for no clipping."""
     target_every: int = 1000
-    """In updates: each time the target moves by `tau` of the way to the online network."""
+    """Updates between two moves of the target network by `tau` of the way to the online network."""
     tau: float = 1.0
 
     def __post_init__(self) -> None:
@@ -47,33 +45,33 @@ class DQNConfig:
 
 
 class Transitions(NamedTuple):
-    """Rows of experience. Whatever has these attributes, such as a batch of hotloop.training.replay, will do."""
+    """R transitions. Learners accept any `TransitionBatch`; this is the plainest one."""
 
     obs: NDArray
     """`[R, ...]`."""
     action: NDArray
     """int64 `[R]`, or for SAC float32 `[R, A]`."""
     reward: F32
-    """`[R]`, summed over n steps where n > 1."""
+    """`[R]`, summed over n steps if n > 1."""
     next_obs: NDArray
     """`[R, ...]`."""
     discount: F32
-    """`[R]`, γⁿ, and 0 where the episode terminated."""
+    """`[R]`: γⁿ, and 0 where the episode terminated."""
     weight: F32 | None = None
-    """`[R]`, importance of each row; None for 1."""
+    """Importance weights `[R]`; None means 1."""
 
 
 class Updated(NamedTuple):
-    """What an update leaves: for each row how wrong the network was, for each update the loss."""
+    """Metrics of K updates: the error of each row, and the loss of each update."""
 
     td_abs: F32
-    """`[K * B]`: |TD error|, or with atoms the cross entropy. For priorities."""
+    """`[K * B]`: |TD error|, or with atoms the cross entropy. Prioritised replay uses it."""
     loss: F32
     """`[K]`."""
 
 
 class DQNState:
-    """Online network with Adam's moments, target network, count of updates."""
+    """Online network with Adam's moments, target network, number of updates."""
 
     def __init__(self, config: DQNConfig, seed: int, device: str) -> None:
         network = build_seeded(lambda: QNetwork(config.shape), seed, device)
@@ -83,17 +81,23 @@ class DQNState:
         self.network = network
         self.target_network = copy.deepcopy(network).requires_grad_(False)
         self.target_weights: Tensor = flatten(self.target_network)
-        self.online = Trained(network)
+        self.online = FlatNetwork(network)
         self.updates = 0
+
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        target = views(self.target_network, self.target_weights)
+        named = {f"target.weights.{name}": view for name, view in target.items()}
+        return self.online.checkpoint_tensors("online") | named
 
 
 class Kernel(Protocol):
-    """A way of doing the same update: it advances a DQNState in place."""
+    """One implementation of the update: it advances a DQNState in place."""
 
-    def update(self, batch: Transitions, noise: F32 | None) -> Updated:
-        """Do K updates with K · B rows. Noise `[K, 2, noise_size]`: of the online and of the target network."""
+    def update(self, batch: TransitionBatch, noise: F32 | None) -> Updated:
+        """Do K updates with K · B rows. Noise is `[K, 2, noise_size]`, for the online and the target network."""
         ...
 
     def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
-        """Values `[N, A]` by the online network; noise `[noise_size]`."""
+        """Values `[N, A]` of the online network, with noise `[noise_size]`."""
         ...

@@ -1,12 +1,11 @@
-"""DQN's update in torch, three times: plain, with less overhead, and compiled as one function.
+"""Three versions of DQN's update in torch: plain, with less overhead, and compiled as one function.
 
-`Plain` is the reference: what the other kernels compute is defined by it, and it supports every option.
+`Plain` is the reference: it defines what the other kernels must compute, and it supports every option.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,19 +13,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from hotloop.training.learn.dqn.state import ADAM_EPS, DQNConfig, DQNState, Transitions, Updated
+from hotloop.training.learn.dqn.state import ADAM_EPS, DQNConfig, DQNState, Updated
 from hotloop.training.learn.flat_params import views
+from hotloop.training.learn.learner import F32, TransitionBatch
 from hotloop.training.learn.losses import cross_entropy, huber, project, q_target
 from hotloop.training.learn.networks import QNetwork
 
-F32 = NDArray[np.float32]
 Forward = Callable[[Tensor, Tensor | None], Tensor]
+Noise = tuple[Tensor | None, Tensor | None]
+"""Of the online and of the target network."""
 
 
 class Rows:
-    """Tensors of a batch, and those of one update after the other."""
+    """A batch as tensors, split into the rows of each update."""
 
-    def __init__(self, batch: Transitions, noise: F32 | None, state: DQNState) -> None:
+    def __init__(self, batch: TransitionBatch, noise: F32 | None, state: DQNState) -> None:
         weight = np.ones(len(batch.reward), np.float32) if batch.weight is None else batch.weight
         arrays = (batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount, weight)
         self._tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
@@ -39,8 +40,8 @@ class Rows:
         begin = update * self._size
         return tuple(tensor[begin : begin + self._size] for tensor in self._tensors)
 
-    def noise_of(self, update: int) -> tuple[Tensor | None, Tensor | None]:
-        """Noise of the online and of the target network in one update."""
+    def noise_of(self, update: int) -> Noise:
+        """Noise of one update."""
         return (None, None) if self._noise is None else (self._noise[update, 0], self._noise[update, 1])
 
 
@@ -49,16 +50,16 @@ def row_losses(
     network: QNetwork,
     forwards: tuple[Forward, Forward],
     rows: tuple[Tensor, ...],
-    noise: tuple[Tensor | None, Tensor | None],
+    noise: Noise,
 ) -> tuple[Tensor, Tensor]:
-    """Weighted loss of the batch and, for each row, the size of its error `[B]`.
+    """Compute the weighted loss of a batch and the absolute error of each row, `[B]`.
 
     Args:
-        config: Of the learner.
-        network: Tells how outputs become values.
+        config: The learner's configuration.
+        network: Converts outputs to values.
         forwards: The online and the target network as functions of observation and noise.
-        rows: As `Rows.of` gives them.
-        noise: Of the online and of the target network.
+        rows: As returned by `Rows.of`.
+        noise: Of both networks.
     """
     online, target = forwards
     obs, action, reward, next_obs, discount, weight = rows
@@ -82,24 +83,25 @@ def row_losses(
 
 
 def advance_target(state: DQNState) -> None:
-    """Count an update and, if it is time, move the target network."""
+    """Count an update and, if it is due, move the target network."""
     state.updates += 1
     if state.updates % state.config.target_every == 0:
         state.target_weights.lerp_(state.online.weights, state.config.tau)
 
 
 class Plain:
-    """One operation after the other, as one would write it: the reference."""
+    """The reference: one operation after the other."""
 
     def __init__(self, state: DQNState) -> None:
         self.state = state
-        self.optimiser = self._make_optimiser()
+        self._prepare()
 
-    def _make_optimiser(self) -> torch.optim.Adam:
-        return self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
+    def _prepare(self) -> None:
+        """Make the optimiser, or whatever replaces it."""
+        self.optimiser = self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
 
-    def update(self, batch: Transitions, noise: F32 | None) -> Updated:
-        """Do K updates, one after the other."""
+    def update(self, batch: TransitionBatch, noise: F32 | None) -> Updated:
+        """Do K updates."""
         state, rows = self.state, Rows(batch, noise, self.state)
         losses, errors = [], []
         for k in range(rows.updates):
@@ -109,7 +111,7 @@ class Plain:
             advance_target(state)
         return Updated(torch.cat(errors).cpu().numpy(), torch.stack(losses).cpu().numpy())  # host sync
 
-    def _step(self, rows: tuple[Tensor, ...], noise: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
+    def _step(self, rows: tuple[Tensor, ...], noise: Noise) -> tuple[Tensor, Tensor]:
         state = self.state
         forwards = (state.network, state.target_network)
         loss, error = row_losses(state.config, state.network, forwards, rows, noise)
@@ -124,30 +126,20 @@ class Plain:
     def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
         """Values of all actions."""
         network, device = self.state.network, self.state.device
-        given = None if noise is None else torch.from_numpy(noise).to(device)
-        output = network(torch.from_numpy(np.ascontiguousarray(obs)).to(device), given)
+        noise_tensor = None if noise is None else torch.from_numpy(noise).to(device)
+        output = network(torch.from_numpy(np.ascontiguousarray(obs)).to(device), noise_tensor)
         return network.values(output).cpu().numpy()
 
 
 class Fused(Plain):
-    """The same with clipping and Adam as one operation each on the flat vectors."""
+    """Does clipping and Adam on the flat vectors, as one operation each."""
 
-    def _make_optimiser(self) -> torch.optim.Adam:
-        online = self.state.online
-        self.flat = nn.Parameter(online.weights, requires_grad=True)
-        self.flat.grad = torch.zeros_like(online.weights)
-        for parameter, view in zip(
-            online.network.parameters(), views(online.network, self.flat.grad).values(), strict=True
-        ):
-            parameter.grad = view
-        optimiser = torch.optim.Adam([self.flat], lr=self.state.config.lr, eps=ADAM_EPS, fused=True)
-        step = torch.tensor(float(self.state.updates), device=self.state.device)
-        optimiser.state[self.flat] = {"step": step, "exp_avg": online.mean, "exp_avg_sq": online.square}
-        return optimiser
+    def _prepare(self) -> None:
+        state = self.state
+        self.optimiser, self._gradient = state.online.flat_adam(state.config.lr, ADAM_EPS, state.updates)
 
-    def _step(self, rows: tuple[Tensor, ...], noise: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
-        state, gradient = self.state, self.flat.grad
-        assert gradient is not None
+    def _step(self, rows: tuple[Tensor, ...], noise: Noise) -> tuple[Tensor, Tensor]:
+        state, gradient = self.state, self._gradient
         gradient.zero_()
         forwards = (state.network, state.target_network)
         loss, error = row_losses(state.config, state.network, forwards, rows, noise)
@@ -159,19 +151,20 @@ class Fused(Plain):
 
 
 class Compiled(Plain):
-    """The whole update as one pure function of flat vectors, compiled by torch."""
+    """Does the whole update as one pure function of flat vectors, compiled by torch."""
 
-    def _make_optimiser(self) -> Any:
-        self._compiled = torch.compile(self._pure, fullgraph=True, dynamic=False)
-        return None
+    def _prepare(self) -> None:
+        self._compiled = torch.compile(self._pure_update, fullgraph=True, dynamic=False)
 
-    def _pure(self, vectors: tuple[Tensor, ...], step: Tensor, rows: tuple[Tensor, ...], noise: Any) -> Any:
-        """Weights, moments and target in; new weights and moments, loss and errors out."""
+    def _pure_update(
+        self, vectors: tuple[Tensor, ...], step: Tensor, rows: tuple[Tensor, ...], noise: Noise
+    ) -> tuple[Tensor, ...]:
+        """Take weights, moments and target; return new weights and moments, the loss, and the errors."""
         config, network = self.state.config, self.state.network
         weights, mean, square, target_weights = vectors
 
         def loss_of(flat: Tensor) -> tuple[Tensor, Tensor]:
-            forwards = (_called(network, views(network, flat)), _called(network, views(network, target_weights)))
+            forwards = (_with_weights(network, flat), _with_weights(network, target_weights))
             return row_losses(config, network, forwards, rows, noise)
 
         gradient, (loss, error) = grad_and_value(loss_of, has_aux=True)(weights)
@@ -184,7 +177,7 @@ class Compiled(Plain):
         return weights, mean, square, loss, error
 
     @torch.no_grad()
-    def _step(self, rows: tuple[Tensor, ...], noise: tuple[Tensor | None, Tensor | None]) -> tuple[Tensor, Tensor]:
+    def _step(self, rows: tuple[Tensor, ...], noise: Noise) -> tuple[Tensor, Tensor]:
         state = self.state
         online = state.online
         vectors = (online.weights, online.mean, online.square, state.target_weights)
@@ -196,5 +189,7 @@ class Compiled(Plain):
         return loss, error
 
 
-def _called(network: QNetwork, parameters: dict[str, Tensor]) -> Forward:
+def _with_weights(network: QNetwork, flat: Tensor) -> Forward:
+    """Return the network as a function that uses these weights `[P]` instead of its own."""
+    parameters = views(network, flat)
     return lambda obs, noise: functional_call(network, parameters, (obs, noise))

@@ -1,1 +1,1 @@
-"""DQN on stacked frames: learner, kernels, and the policy that collector processes run."""
+"""DQN on stacked frames: learner, kernels, and the policy that workers run."""

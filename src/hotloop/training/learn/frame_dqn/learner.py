@@ -1,14 +1,9 @@
-"""The DQN learner over stacked frames: double, dueling, with importance weights, in several kernels of equal numbers.
-
-A learner knows transitions, weights and updates, and nothing of environments, replay or schedules. Its state is
-the same whichever kernel advances it (see `trained`), so the kernel may be changed at any time.
-"""
+"""DQN on stacked frames: double, dueling, with importance weights; several kernels that compute the same numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +12,8 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
-from hotloop.training.learn.dqn.state import F32, Updated
-from hotloop.training.learn.flat_params import Arrays, take, take_updates, views
+from hotloop.training.learn.dqn.state import Updated
+from hotloop.training.learn.flat_params import Arrays
 from hotloop.training.learn.frame_dqn.state import (
     PHASES,
     FrameDQNConfig,
@@ -27,15 +22,19 @@ from hotloop.training.learn.frame_dqn.state import (
     FrameQShape,
     statistics,
 )
-from hotloop.training.learn.learner import Learner, TimePhase
+from hotloop.training.learn.learner import F32, KernelLearner, TimePhase, TransitionBatch, check_row_count
 from hotloop.training.state_checks import array_of
 
 FRAME_KERNELS = ("torch", "lean", "compile")
-OF_PHASE = {
-    "input": Phase.TRANSFER, "target": Phase.FORWARD, "forward": Phase.FORWARD, "backward": Phase.BACKWARD,
-    "adam": Phase.OPTIMISE, "soft update": Phase.SYNC_WEIGHTS,
-}  # fmt: skip
-"""What the phases of an update are in a recording."""
+RECORDED_PHASES = {
+    "input": Phase.TRANSFER,
+    "target": Phase.FORWARD,
+    "forward": Phase.FORWARD,
+    "backward": Phase.BACKWARD,
+    "adam": Phase.OPTIMISE,
+    "soft update": Phase.SYNC_WEIGHTS,
+}
+"""The phase in a recording of each phase of an update."""
 
 
 def supported_frame_kernels(config: FrameDQNConfig, device: str = "cpu") -> list[str]:
@@ -45,7 +44,7 @@ def supported_frame_kernels(config: FrameDQNConfig, device: str = "cpu") -> list
 
 def as_span(name: str, /) -> AbstractContextManager[object]:
     """Time a phase of an update as a span of the recording."""
-    return span(f"dqn.{name.replace(' ', '_')}", OF_PHASE[name])
+    return span(f"dqn.{name.replace(' ', '_')}", RECORDED_PHASES[name])
 
 
 def _make_kernel(name: str, state: FrameDQNState) -> FrameDQNKernel:
@@ -56,8 +55,8 @@ def _make_kernel(name: str, state: FrameDQNState) -> FrameDQNKernel:
     return {"torch": kernels.Plain, "lean": kernels.Lean, "compile": kernels.Compiled}[name](state)
 
 
-class FrameDQN(Learner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
-    """A Q-learning agent that looks at frames: acts, learns from batches, and can be saved."""
+class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
+    """A Q-learning agent on frames: acts, learns from batches, and can be saved."""
 
     def __init__(self, config: FrameDQNConfig, *, seed: int = 0, kernel: str = "lean", device: str = "cpu") -> None:
         if config.precision == "float16" and not device.startswith("cuda"):
@@ -72,19 +71,18 @@ class FrameDQN(Learner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
         """Best actions `[N]`."""
         return self.q_values(obs).argmax(axis=1)
 
-    def update(self, batch: Any, timed: TimePhase = as_span) -> Updated:
-        """Learn from K · `config.batch` rows: K updates, one after the other.
+    def update(self, batch: TransitionBatch, timed: TimePhase = as_span) -> Updated:
+        """Do K updates with K · `config.batch` rows, in their order.
 
         Args:
-            batch: Has the attributes of `Transitions`, as a batch of hotloop.training.replay has.
-            timed: Is told the phases of each update.
+            batch: Its observations are uint8 `[R, stack, side, side]`.
+            timed: Times the phases of each update.
 
         Raises:
             HotloopError: The number of rows is not a multiple of the batch size.
         """
         rows, size = len(batch.reward), self.config.batch
-        if rows == 0 or rows % size:
-            raise HotloopError(f"an update got {rows} rows: give a multiple of the batch size, {size}")
+        check_row_count(rows, size)
         weight = np.ones(rows, np.float32) if batch.weight is None else batch.weight
         columns = (batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount, weight)
         errors, losses = [], []
@@ -95,49 +93,20 @@ class FrameDQN(Learner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
         return Updated(torch.cat(errors).cpu().numpy(), torch.stack(losses).cpu().numpy())  # host sync
 
     def weights(self) -> dict[str, torch.Tensor]:
-        """Return the online network as it is now, by name: what a policy needs. It changes with the next update."""
+        """Return the online network's tensors by name, for a policy. They are not copies: updates change them."""
         network = self._state.network
         return {name: each.detach() for name, each in network.named_parameters()} | statistics(network)
 
     def tensors(self) -> Arrays:
-        """Copy all that makes up the learner's state; `load` of it goes on bit by bit as this one would."""
-        state = self._state
-        held = {f"target.weights.{name}": each for name, each in self._target().items()} | self._statistics()
-        return {
-            **state.online.tensors("online"),
-            **{name: each.cpu().numpy().copy() for name, each in held.items()},
-            "updates": np.array(state.updates, dtype=np.int64),
-            "loss_scale": np.array(state.loss_scale),
-        }
+        """Copy the whole state of the learner, including the scale of its loss."""
+        return {**super().tensors(), "loss_scale": np.array(self._state.loss_scale)}
 
     def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Take over what `tensors` gave, from a learner with the same network and any kernel.
-
-        Raises:
-            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
-        """
-        state = self._state
-        held = {f"target.weights.{name}": each for name, each in self._target().items()} | self._statistics()
-        found = [(each, take(arrays, name, tuple(each.shape))) for name, each in held.items()]
-        updates = take_updates(arrays)
-        scale = array_of(arrays, "loss_scale", np.array(state.loss_scale), low=0)
-        state.online.load("online", arrays)
-        with torch.no_grad():
-            for tensor, array in found:
-                tensor.copy_(torch.from_numpy(array))
-        state.updates, state.loss_scale = updates, float(scale)
-        self.use(self.kernel)
-
-    def _target(self) -> dict[str, torch.Tensor]:
-        return views(self._state.target_network, self._state.target_weights)
-
-    def _statistics(self) -> dict[str, torch.Tensor]:
-        networks = {"online": self._state.network, "target": self._state.target_network}
-        return {
-            f"{which}.statistics.{name}": each
-            for which, network in networks.items()
-            for name, each in statistics(network).items()
-        }
+        """Restore the state that `tensors` returned; see `KernelLearner.load`."""
+        scale = array_of(arrays, "loss_scale", np.array(self._state.loss_scale), low=0)
+        super().load(arrays)
+        self._state.loss_scale = float(scale)
+        self.use(self.kernel)  # a kernel reads the scale when it is made
 
 
 __all__ = [

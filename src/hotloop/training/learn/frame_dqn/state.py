@@ -1,7 +1,7 @@
-"""What a DQN that looks at stacked frames consists of: configuration, network, online and target weights.
+"""DQN on stacked frames: configuration, network, state, and the interface of the kernels.
 
-The statistics of batch normalisation are part of a network as its weights are: they are saved, handed out and carried
-over to the target.
+The running statistics of batch normalisation are treated like weights: they are saved, sent to policies, and copied to
+the target network.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import Trained, build_seeded, flatten
+from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
 from hotloop.training.learn.learner import TimePhase
 
 ADAM_EPS = 1e-5
-"""Between torch's own, which lets the noise of tiny gradients through, and Rainbow's, above many of those here."""
+"""Between torch's default, which amplifies the noise of tiny gradients, and Rainbow's, larger than many gradients."""
 HEAD_STD = 0.01
-"""Of the weights of the last layers: values begin near 0."""
+"""Initial standard deviation of the last layers' weights: values start near 0."""
 PHASES = ("input", "target", "forward", "backward", "adam", "soft update")
-"""The parts of an update, in their order; `input` turns bytes into floats."""
+"""The phases of an update, in their order; `input` converts bytes to floats."""
 Convs = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class FrameQShape:
-    """What the network looks like."""
+    """Sizes and options of the network."""
 
     observation: tuple[int, int, int]
     """`(stack, side, side)` of uint8 frames."""
@@ -38,10 +38,10 @@ class FrameQShape:
     convs: Convs = ((16, 4, 4), (32, 3, 2), (32, 3, 2))
     """Channels, kernel and stride of each convolution."""
     hidden: int = 256
-    """Units of the layer behind them; with `dueling`, of each of two."""
+    """Units of the layer behind the convolutions; with `dueling`, of each of the two streams."""
     dueling: bool = True
     norm: bool = False
-    """Normalise over the batch behind each convolution, which then has no bias."""
+    """Use batch normalisation behind each convolution, which then has no bias."""
 
     def __post_init__(self) -> None:
         if len(self.observation) != 3 or min(self.observation) < 1 or self.observation[1] != self.observation[2]:
@@ -57,7 +57,7 @@ class FrameQShape:
 
     @property
     def sides(self) -> list[int]:
-        """The side of the frames, and of what each convolution makes of them."""
+        """The side of the frames, and of the output of each convolution."""
         sides = [self.observation[1]]
         for _, kernel, stride in self.convs:
             sides.append((sides[-1] - kernel) // stride + 1 if sides[-1] >= kernel else 0)
@@ -65,32 +65,33 @@ class FrameQShape:
 
     @property
     def features(self) -> int:
-        """Numbers that the convolutions hand on."""
+        """Number of outputs of the last convolution."""
         return self.convs[-1][0] * self.sides[-1] ** 2
 
 
 @dataclass(frozen=True, slots=True)
 class FrameDQNConfig:
-    """The learner's numbers. It knows updates, and nothing of environment steps."""
+    """The hyperparameters. Counts are in updates: the learner does not know about environment steps."""
 
     shape: FrameQShape
     batch: int = 32
-    """Rows of an update."""
+    """Rows per update."""
     accumulate: int = 1
-    """Parts in which their gradient is computed, one after the other: less memory, the same gradient."""
+    """Gradient accumulation: the batch is processed in this number of parts, which takes less memory."""
     lr: float = 3e-4
     double: bool = True
     clip: float = 10.0
-    """Of the gradient's norm; 0 for none."""
+    """Largest norm of the gradient; 0 for no clipping."""
     tau: float = 0.005
-    """How far the target moves to the online network after each update."""
+    """Fraction of the way that the target moves to the online network after each update."""
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Of the forward passes. float16 is for CUDA, and scales the loss."""
+    """Precision of the forward passes. float16 needs CUDA, and scales the loss."""
 
     def __post_init__(self) -> None:
-        for name in ("batch", "accumulate", "lr", "tau"):
-            if not getattr(self, name) > 0:
-                raise HotloopError(f"{name} is {getattr(self, name)}: give a number above 0")
+        positive = {"batch": self.batch, "accumulate": self.accumulate, "lr": self.lr, "tau": self.tau}
+        for name, value in positive.items():
+            if not value > 0:
+                raise HotloopError(f"{name} is {value}: give a number above 0")
         if self.batch % self.accumulate:
             raise HotloopError(f"accumulate is {self.accumulate}: give a number that divides the batch, {self.batch}")
         if self.tau > 1:
@@ -126,15 +127,15 @@ class FrameQNetwork(nn.Module):
         """Apply all layers."""
         x = frames
         for k, conv in enumerate(self.convs):
-            x = self.behind(k, conv(x))
+            x = self.activate(k, conv(x))
         return self.head(x)
 
-    def behind(self, k: int, x: Tensor) -> Tensor:
-        """Apply what stands behind the k-th convolution, in place where that can be."""
+    def activate(self, k: int, x: Tensor) -> Tensor:
+        """Apply normalisation, if any, and ReLU to the output of the k-th convolution, which may be overwritten."""
         return (self.norms[k](x) if len(self.norms) else x).relu_()
 
     def head(self, x: Tensor) -> Tensor:
-        """Values `[N, A]` of what the convolutions made: `V + A − mean A` where dueling."""
+        """Values `[N, A]` from the output of the convolutions: `V + A − mean A` if dueling."""
         x = self.top(x.flatten(1)).relu_()
         if self.value is None:
             return self.advantage(x)
@@ -144,12 +145,12 @@ class FrameQNetwork(nn.Module):
 
 
 def statistics(network: nn.Module) -> dict[str, Tensor]:
-    """Return the running means and variances of batch normalisation, by name: none where there is none."""
+    """Return the running means and variances of batch normalisation by name; empty without normalisation."""
     return {name: buffer for name, buffer in network.named_buffers() if buffer.is_floating_point()}
 
 
 class FrameDQNState:
-    """Online network with Adam's moments, target network, count of updates. Both networks are in `eval` mode."""
+    """Online network with Adam's moments, target network, number of updates. Both networks are in `eval` mode."""
 
     def __init__(self, config: FrameDQNConfig, seed: int, device: str) -> None:
         network = build_seeded(lambda: FrameQNetwork(config.shape), seed, device)
@@ -159,21 +160,31 @@ class FrameDQNState:
         self.network = network.eval()
         self.target_network = copy.deepcopy(network).requires_grad_(False)
         self.target_weights: Tensor = flatten(self.target_network)
-        self.online = Trained(network)
+        self.online = FlatNetwork(network)
         self.updates = 0
         self.loss_scale = 65536.0 if config.precision == "float16" else 1.0
-        """What float16 gradients are multiplied with; it is adapted as they overflow."""
+        """Factor of the loss for float16 gradients; it is reduced when they overflow."""
+
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        target = views(self.target_network, self.target_weights)
+        return {
+            **self.online.checkpoint_tensors("online"),
+            **{f"target.weights.{name}": view for name, view in target.items()},
+            **{f"online.statistics.{name}": each for name, each in statistics(self.network).items()},
+            **{f"target.statistics.{name}": each for name, each in statistics(self.target_network).items()},
+        }
 
 
 class FrameDQNKernel(Protocol):
-    """A way of doing the same update: it advances a FrameDQNState in place."""
+    """One implementation of the update: it advances a FrameDQNState in place."""
 
     def update(self, rows: tuple[NDArray, ...], timed: TimePhase) -> tuple[Tensor, Tensor]:
         """Do one update.
 
         Args:
             rows: Observations, actions, rewards, next observations, discounts and importance weights of B transitions.
-            timed: Is told the phases.
+            timed: Times the phases.
 
         Returns:
             |TD error| `[B]` and the loss.
@@ -181,12 +192,12 @@ class FrameDQNKernel(Protocol):
         ...
 
     def q_values(self, obs: NDArray) -> Tensor:
-        """Values `[N, A]` by the online network of observations `[N, stack, side, side]`, uint8."""
+        """Values `[N, A]` of the online network for observations `[N, stack, side, side]`, uint8."""
         ...
 
 
 def check_frames(obs: NDArray, shape: FrameQShape) -> None:
-    """Refuse observations that are not stacks of bytes of this network's size."""
+    """Raise HotloopError unless observations are stacks of bytes of this network's size."""
     if obs.shape[1:] != shape.observation or obs.dtype != np.uint8:
         expected = ", ".join(map(str, shape.observation))
         raise HotloopError(f"observations are {obs.dtype} {list(obs.shape)}: this network reads uint8 [N, {expected}]")

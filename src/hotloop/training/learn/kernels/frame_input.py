@@ -1,7 +1,7 @@
-"""From stored frames to a network's input in one pass: moved a little by chance, scaled, and folded.
+"""Converts stored frames to a network's input in one pass: shift (augmentation), scale, and fold.
 
-Folding puts the pixels of each k × k block behind each other as channels. A convolution of stride k is then one of
-stride 1 over fewer places and more channels: the same sums, in a shape that processors like better.
+Folding turns the pixels of each k × k block into channels. A convolution of stride k becomes one of stride 1 over fewer
+positions and more channels: the same sums, in a shape that CPUs compute faster.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ from torch import Tensor
 
 U64 = np.uint64
 SCALE = np.float32(1 / 255)
-UNMOVED = np.zeros((1, 2), np.int64)
-FOUR = 4
-"""The fold for which there is a quicker way: four pixels are one number of 32 bits."""
+NO_SHIFT = np.zeros((1, 2), np.int64)
+WORD = 4
+"""The fold with a faster kernel: four pixels are read as one 32-bit word."""
 
 
-# With its types given, it is compiled for arrays of any layout: batches are views of a replay's windows.
+# The explicit signature compiles it for arrays of any layout: batches are views of a replay buffer.
 @njit("void(uint8[:,:,:,:], int64[:,:], int64, UniTuple(int64, 2), float32[:,:,:,::1])", cache=True, nogil=True)
 def fold_rows(frames, shift, fold: int, rows: tuple[int, int], out) -> None:
-    """Fold the frames of rows [begin, end).
+    """Shift, scale and fold the frames of some rows.
 
     Args:
         frames: uint8 [B, C, S, S].
-        shift: How far frames are moved up and left, int64 [B, 2], or [1, 2] for all. Edges are repeated.
+        shift: Pixels by which frames are shifted up and left, int64 [B, 2], or [1, 2] for all. Edges are repeated.
         fold: k, which divides S.
-        rows: Which of the B.
+        rows: First of the B rows, and the one after the last.
         out: float32 [B, S / k, S / k, C · k · k]: `out[b, y, x, (c, i, j)] = frames[b, c, y·k + i, x·k + j] / 255`.
     """
     channels, side = frames.shape[1], frames.shape[2]
@@ -54,12 +54,12 @@ def fold_rows(frames, shift, fold: int, rows: tuple[int, int], out) -> None:
 
 
 @njit("void(uint32[:,:,:,:], UniTuple(int64, 2), float32[:,:,:,::1])", cache=True, nogil=True)
-def fold_fours(words, rows: tuple[int, int], out) -> None:
-    """Do what `fold_rows` does for k = 4 and frames that stay where they are, four pixels at a time.
+def fold_words(words, rows: tuple[int, int], out) -> None:
+    """Do what `fold_rows` does for k = 4 without shift, four pixels at a time.
 
     Args:
-        words: Frames of which each four pixels of a line are one number, uint32 [B, C, S, S / 4].
-        rows: Which of the B.
+        words: Frames with each four pixels of a line as one word, uint32 [B, C, S, S / 4].
+        rows: First of the B rows, and the one after the last.
         out: float32 [B, S / 4, S / 4, 16 C].
     """
     channels, side, blocks = words.shape[1], words.shape[2], words.shape[3]
@@ -70,54 +70,54 @@ def fold_fours(words, rows: tuple[int, int], out) -> None:
             for c in range(channels):
                 base = U64((c * 4 + y % 4) * 4)
                 for block in range(blocks):
-                    at, four = U64(block), words[U64(b), U64(c), line, U64(block)]
+                    at, word = U64(block), words[U64(b), U64(c), line, U64(block)]
                     for j in range(4):
-                        # By way of int32, from which processors convert eight at a time.
-                        pixel = np.int32((four >> np.uint32(8 * j)) & byte)
+                        # CPUs convert int32 to float32 eight at a time.
+                        pixel = np.int32((word >> np.uint32(8 * j)) & byte)
                         out[U64(b), row, at, base + U64(j)] = np.float32(pixel) * SCALE
 
 
-def fold_rows_twin(frames: NDArray[np.uint8], shift: NDArray[np.int64], fold: int) -> NDArray[np.float32]:
-    """Do the same with whole arrays: the definition."""
+def fold_rows_reference(frames: NDArray[np.uint8], shift: NDArray[np.int64], fold: int) -> NDArray[np.float32]:
+    """Reference implementation of `fold_rows`, with NumPy operations on whole arrays."""
     count, channels, side, _ = frames.shape
-    moved = np.empty(frames.shape, np.float32)
+    shifted = np.empty(frames.shape, np.float32)
     for b in range(count):
         down, right = shift[b % len(shift)]
         y, x = (np.clip(np.arange(side) + by, 0, side - 1) for by in (down, right))
-        moved[b] = frames[b][:, y][:, :, x].astype(np.float32) * SCALE
-    blocks = moved.reshape(count, channels, side // fold, fold, side // fold, fold)
+        shifted[b] = frames[b][:, y][:, :, x].astype(np.float32) * SCALE
+    blocks = shifted.reshape(count, channels, side // fold, fold, side // fold, fold)
     return blocks.transpose(0, 2, 4, 1, 3, 5).reshape(count, side // fold, side // fold, -1)
 
 
-def folded(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] | None = None) -> Tensor:
-    """Return frames [B, C, S, S] as a network's input: float32 [B, C · k · k, S / k, S / k], channels last in memory.
+def fold_frames(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] | None = None) -> Tensor:
+    """Convert frames [B, C, S, S] to float32 [B, C · k · k, S / k, S / k], channels last in memory.
 
     Args:
-        frames: uint8; may be a view with gaps, such as a part of a replay's windows.
+        frames: uint8; may be a non-contiguous view, such as a part of a replay buffer.
         fold: k, which divides S.
-        shift: Pixels by which frames are moved up and left, int64 [B, 2].
+        shift: Pixels by which frames are shifted up and left, int64 [B, 2].
     """
     count, channels, side, _ = frames.shape
     out = np.empty((count, side // fold, side // fold, channels * fold * fold), np.float32)
     parts = max(1, min(torch.get_num_threads(), count // 16))
     spans = pairwise([count * part // parts for part in range(parts + 1)])
-    words = frames.view(np.uint32) if shift is None and fold == FOUR and frames.strides[3] == 1 else None
+    words = frames.view(np.uint32) if shift is None and fold == WORD and frames.strides[3] == 1 else None
     if words is not None and words.flags.aligned and sys.byteorder == "little":
-        work, given = fold_fours, (words,)
+        kernel, inputs = fold_words, (words,)
     else:
-        work, given = fold_rows, (frames, UNMOVED if shift is None else shift, fold)
-    jobs: list[Any] = [(*given, span, out) for span in spans]
-    helpers = [threading.Thread(target=work, args=job) for job in jobs[1:]]
-    for helper in helpers:
-        helper.start()
-    work(*jobs[0])
-    for helper in helpers:
-        helper.join()
+        kernel, inputs = fold_rows, (frames, NO_SHIFT if shift is None else shift, fold)
+    jobs: list[Any] = [(*inputs, span, out) for span in spans]
+    threads = [threading.Thread(target=kernel, args=job) for job in jobs[1:]]
+    for thread in threads:
+        thread.start()
+    kernel(*jobs[0])
+    for thread in threads:
+        thread.join()
     return torch.from_numpy(out).permute(0, 3, 1, 2)
 
 
 def fold_weights(weight: Tensor, fold: int) -> Tensor:
-    """Return weights [O, C, n · k, n · k] of a convolution of stride k as those, [O, C · k · k, n, n], of stride 1."""
+    """Convert weights [O, C, n · k, n · k] of a stride-k convolution to [O, C · k · k, n, n] for stride 1."""
     outputs, channels, side, _ = weight.shape
     blocks = weight.view(outputs, channels, side // fold, fold, side // fold, fold)
     return blocks.permute(0, 1, 3, 5, 2, 4).reshape(outputs, channels * fold * fold, side // fold, side // fold)

@@ -1,9 +1,9 @@
-"""A small matrix product for kernels in which a BLAS call would be a noticeable part of the work.
+"""A matrix product for small matrices, where the overhead of a BLAS call would be noticeable.
 
-The networks here are so small that a product takes 3 to 40 µs. A BLAS starts threads for some of them, needs a
-second pass for bias and ReLU, and is a shared global setting. This one is LLVM vector code inside the calling
-kernel: a block of 8 rows and 32 columns stays in registers over the whole depth, bias and ReLU are applied there.
-It runs on one core, whatever the vector width of the machine, and gives the same bits each time.
+The networks here are so small that a product takes 3 to 40 µs. A BLAS starts threads for some of them, needs a second
+pass for bias and ReLU, and has a global thread setting. This product is LLVM vector code inside the calling kernel: a
+block of 8 rows and 32 columns stays in registers over the whole depth, and bias and ReLU are applied there. It runs on
+one core, works with any vector width, and gives the same bits each time.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ F32 = NDArray[np.float32]
 ROWS = 8
 LANES = 16
 COLUMNS = 2 * LANES
-"""Of the block that is kept in registers: 16 of AVX-512's 32; LLVM splits the vectors for narrower machines."""
+"""Size of the block kept in registers: 16 of AVX-512's 32. LLVM splits the vectors for narrower machines."""
 
 _FLOAT = ir.FloatType()
 _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 class _Block:
-    """Writes the code of one block: `rows` × COLUMNS, or fewer columns, which are then masked."""
+    """Generates the code of one block, `rows` × COLUMNS; a mask handles blocks with fewer columns."""
 
     def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
         self.context, self.builder = context, builder
@@ -45,7 +45,7 @@ class _Block:
         return self.builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), zeros)
 
     def address(self, array: int, *index: Any) -> Any:
-        """Pointer to an element, by the array's own strides."""
+        """Pointer to an element, using the array's strides."""
         kind, struct = self.kinds[array], self.arrays[array]
         shape = cgutils.unpack_tuple(self.builder, struct.shape, kind.ndim)
         strides = cgutils.unpack_tuple(self.builder, struct.strides, kind.ndim)
@@ -54,7 +54,7 @@ class _Block:
         )
 
     def lanes(self, half: int) -> tuple[Any, Any]:
-        """Column at which a half of the block begins, and the mask of its lanes that exist."""
+        """First column of one half of the block, and the mask of its lanes inside the matrix."""
         builder = self.builder
         intp = self.column.type
         begin = builder.add(self.column, ir.Constant(intp, half * LANES))
@@ -66,7 +66,7 @@ class _Block:
         return begin, builder.icmp_signed("<", lane, spread)
 
     def load(self, pointer: Any, mask: Any) -> Any:
-        """Read a vector; lanes outside of the mask read as zero and touch no memory."""
+        """Load a vector; lanes outside the mask are zero, and their memory is not read."""
         pointer = self.builder.bitcast(pointer, _VECTOR.as_pointer())
         if mask is None:
             return self.builder.load(pointer, align=4)
@@ -77,7 +77,7 @@ class _Block:
         return self.builder.call(fn, [pointer, align, mask, zero])
 
     def store(self, value: Any, pointer: Any, mask: Any) -> None:
-        """Write a vector, or the lanes in the mask."""
+        """Store a vector, or only the lanes in the mask."""
         pointer = self.builder.bitcast(pointer, _VECTOR.as_pointer())
         if mask is None:
             self.builder.store(value, pointer, align=4)
@@ -88,7 +88,7 @@ class _Block:
         self.builder.call(fn, [value, pointer, align, mask])
 
     def emit(self, rows: int, masked: bool) -> None:
-        """Sum over the depth in registers, then apply the floor and write."""
+        """Sum over the depth in registers, apply the floor, and store."""
         builder, intp = self.builder, self.row.type
         halves = [self.lanes(half) for half in range(COLUMNS // LANES)]
         halves = [(begin, mask if masked else None) for begin, mask in halves]
@@ -112,13 +112,13 @@ class _Block:
         for r in range(rows):
             for h, (begin, mask) in enumerate(halves):
                 value = builder.load(sums[r * len(halves) + h])
-                # Written so that a NaN stays one, as in torch's ReLU.
+                # This order of arguments preserves NaN, like torch's ReLU.
                 value = builder.select(builder.fcmp_ordered("<", value, self.floor), self.floor, value)
                 self.store(value, self.address(0, at[r], begin), mask)
 
 
 def _block_of(rows: int, masked: bool) -> Any:
-    """Make the intrinsic that fills one block of `out`; arguments as those of `matmul`, and the block's corner."""
+    """Make the intrinsic that fills one block of `out`. It takes the arguments of `matmul` and the block's corner."""
 
     def block(typing: Any, out: Any, a: Any, b: Any, bias: Any, floor: Any, corner: Any) -> Any:  # noqa: PLR0913
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -145,7 +145,7 @@ def matmul(out: F32, a: F32, b: F32, bias: F32, floor: np.float32) -> None:
         a: `[M, K]`, any strides: pass `x.T` for a transposed product.
         b: `[K, N]`, rows contiguous.
         bias: `[M]`, added to each column.
-        floor: 0 for a ReLU, −inf for none.
+        floor: 0 for ReLU, −inf for none.
     """
     rows, columns = out.shape
     for j in range(0, columns, COLUMNS):

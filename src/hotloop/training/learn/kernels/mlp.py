@@ -1,8 +1,8 @@
-"""Forward, backward and Adam of a small multilayer perceptron, for the fused kernels; its twin is `mlp_twin`.
+"""Forward pass, backward pass and Adam of a small multilayer perceptron, used by the fused kernels.
 
-Weights are one flat vector in torch's order and layout: weight `[outputs, inputs]`, bias `[outputs]`, layer after
-layer. Activations are kept with the batch as the last axis, `[width, B]`: then each product of both passes reads
-contiguous rows, but for one small transposition a layer.
+`mlp_reference` computes the same in plain NumPy. Weights are one flat vector in torch's order and layout: weight
+`[outputs, inputs]`, bias `[outputs]`, layer after layer. Activations have the batch as the last axis, `[width, B]`:
+then every product of both passes reads contiguous rows, except for one small transposition per layer.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ Widths = tuple[int, ...]
 Linear = tuple[F32, F32]
 
 FAST = {"reassoc", "contract", "arcp", "nsz", "afn"}
-"""Sums in any order, but a NaN stays one: a diverged run must be seen."""
+"""Sums may be reordered, but NaN is preserved: a diverged run must be noticed."""
+CHUNK = 64
+"""Observations evaluated together when acting: their activations fit into the first-level cache."""
 
 
 def inner(**options: Any) -> Any:
-    """Compile what only other kernels call.
+    """Compile a function that only other kernels call.
 
-    Without a way in from Python and a cache of its own it compiles in half the time.
+    Without a Python entry point and a cache of its own it compiles in half the time.
     """
     compiled: Any = njit
     return compiled(nogil=True, error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True, **options)
@@ -38,13 +40,22 @@ RELU = np.float32(0)
 
 TINY_GRADIENT = np.float32(1e-17)
 TINY_MOMENT = np.float32(1e-30)
-"""What is smaller counts as zero. The moments of a unit that is never active decay by a constant factor until they
-are subnormal, where the processor is many times slower; the step they would make is below 1e-20."""
+"""Smaller values are set to zero. The moments of a unit that is never active decay by a constant factor until they
+are subnormal, where the processor is many times slower; the step they would cause is below 1e-20."""
+
+
+@inner()
+def empty_layers(widths: Widths, columns: int) -> F32:
+    """Allocate a buffer for the activations of all layers, `columns` of each."""
+    total = 0
+    for width in widths:
+        total += width
+    return np.empty(total * columns, np.float32)
 
 
 @inner()
 def layer_of(buffer: F32, widths: Widths, index: int, columns: int) -> F32:
-    """View the activations of a layer, `[widths[index], columns]`, in the buffer that holds those of all layers."""
+    """View one layer, `[widths[index], columns]`, of the buffer that holds all layers."""
     begin = 0
     for i in range(index):
         begin += widths[i] * columns
@@ -53,14 +64,14 @@ def layer_of(buffer: F32, widths: Widths, index: int, columns: int) -> F32:
 
 @inner()
 def linear_at(flat: F32, begin: int, inputs: int, outputs: int) -> Linear:
-    """View the weight `[outputs, inputs]` and bias `[outputs]` that begin somewhere in a flat vector."""
+    """View the weight `[outputs, inputs]` and bias `[outputs]` at offset `begin` of a flat vector."""
     middle = begin + inputs * outputs
     return flat[begin:middle].reshape(outputs, inputs), flat[middle : middle + outputs]
 
 
 @inner()
 def transpose_into(out: F32, x: F32) -> None:
-    """Write `x` `[n, m]` into `out` `[m, n]`. Small enough for the cache: to write in order is what counts."""
+    """Write `x` `[n, m]` into `out` `[m, n]`. Both fit into the cache, so only the order of writes matters."""
     for j in range(x.shape[1]):
         for i in range(x.shape[0]):
             out[j, i] = x[i, j]
@@ -68,10 +79,10 @@ def transpose_into(out: F32, x: F32) -> None:
 
 @inner()
 def forward(buffer: F32, weights: F32, widths: Widths, columns: int) -> int:
-    """Run the hidden layers, each with a ReLU, on the input that stands in the buffer's first layer.
+    """Run the hidden layers, each with a ReLU, on the input in the buffer's first layer.
 
     Returns:
-        Where in the weights the head begins.
+        Offset of the head in the weights.
     """
     begin = 0
     for i in range(len(widths) - 1):
@@ -84,7 +95,7 @@ def forward(buffer: F32, weights: F32, widths: Widths, columns: int) -> int:
 
 @inner(fastmath=FAST)
 def linear_gradient(gradient: Linear, x_rows: F32, delta: F32) -> None:
-    """Gradient of a linear layer: its input `[B, inputs]`, the loss's derivative by its output `[outputs, B]`."""
+    """Compute the gradient of a linear layer from its input `[B, inputs]` and the loss's derivative `[outputs, B]`."""
     weight, bias = gradient
     matmul(weight, delta, x_rows, np.zeros(len(bias), np.float32), NO_FLOOR)
     for i in range(len(bias)):
@@ -96,14 +107,14 @@ def linear_gradient(gradient: Linear, x_rows: F32, delta: F32) -> None:
 
 @inner()
 def linear_backward(layer: Linear, gradient: Linear, x: F32, delta: F32, x_delta: F32) -> None:
-    """Go back through a linear layer whose input came out of a ReLU.
+    """Backward pass through a linear layer whose input is the output of a ReLU.
 
     Args:
         layer: Weight and bias.
-        gradient: Of both; overwritten.
+        gradient: Gradients of both; overwritten.
         x: The layer's input `[inputs, B]`.
-        delta: Derivative of the loss by its output, `[outputs, B]`.
-        x_delta: Derivative by the input before the ReLU, `[inputs, B]`; overwritten.
+        delta: Derivative of the loss with respect to the output, `[outputs, B]`.
+        x_delta: Derivative with respect to the input before the ReLU, `[inputs, B]`; overwritten.
     """
     x_rows = np.empty((x.shape[1], x.shape[0]), np.float32)
     transpose_into(x_rows, x)
@@ -116,13 +127,13 @@ def linear_backward(layer: Linear, gradient: Linear, x: F32, delta: F32, x_delta
 
 @inner()
 def backward(nets: tuple[F32, F32, Widths], buffer: F32, deltas: F32, input_rows: F32) -> None:
-    """Go back through the hidden layers, from the derivative that stands in the last layer of `deltas`.
+    """Backward pass through the hidden layers, from the derivative in the last layer of `deltas`.
 
     Args:
-        nets: Weights, their gradient (overwritten, without the head's), widths.
-        buffer: Activations as `forward` left them.
+        nets: Weights, their gradient (overwritten, except for the head's), widths.
+        buffer: Activations computed by `forward`.
         deltas: A buffer of the same shape, for derivatives.
-        input_rows: The input once more, as `[B, inputs]`.
+        input_rows: The input again, as `[B, inputs]`.
     """
     weights, gradient, widths = nets
     columns = len(input_rows)
@@ -142,13 +153,13 @@ def backward(nets: tuple[F32, F32, Widths], buffer: F32, deltas: F32, input_rows
 
 
 @inner(fastmath=FAST)
-def clip_scale(gradient: F32, most: float) -> np.float32:
-    """Factor that brings the gradient's norm down to `most`; 1 where it is below, or where `most` is 0."""
+def clip_scale(gradient: F32, max_norm: float) -> np.float32:
+    """Factor that reduces the gradient's norm to `max_norm`; 1 if the norm is below it, or if `max_norm` is 0."""
     total = np.float32(0)
     for i in range(len(gradient)):
         total += gradient[i] * gradient[i]
-    scale = most / (math.sqrt(total) + 1e-6)
-    return np.float32(1) if most == 0 or scale > 1 else np.float32(scale)
+    scale = max_norm / (math.sqrt(total) + 1e-6)
+    return np.float32(1) if max_norm == 0 or scale > 1 else np.float32(scale)
 
 
 @inner(fastmath=FAST)
@@ -157,15 +168,15 @@ def adam(vectors: tuple[F32, F32, F32, F32], scale: np.float32, lr: float, eps: 
 
     Args:
         vectors: Weights, gradient, mean and mean square, each `[P]`; all but the gradient are updated.
-        scale: Factor of the gradient.
+        scale: Factor for the gradient.
         lr: Learning rate.
         eps: Added to the root of the mean square.
-        step: Which step this is, from 1.
+        step: Number of this step, from 1.
     """
     weights, gradient, mean, square = vectors
     rate = np.float32(lr / (1 - 0.9**step))
     root = np.float32(1 / math.sqrt(1 - 0.999**step))
-    least, keep, keep_square = np.float32(eps), np.float32(0.9), np.float32(0.999)
+    epsilon, keep, keep_square = np.float32(eps), np.float32(0.9), np.float32(0.999)
     add, add_square = np.float32(1 - 0.9), np.float32(1 - 0.999)
     for i in range(len(weights)):
         g = gradient[i] * scale
@@ -176,12 +187,12 @@ def adam(vectors: tuple[F32, F32, F32, F32], scale: np.float32, lr: float, eps: 
         v = np.float32(0) if v < TINY_MOMENT else v
         mean[i] = m
         square[i] = v
-        weights[i] -= rate * m / (np.sqrt(v) * root + least)
+        weights[i] -= rate * m / (np.sqrt(v) * root + epsilon)
 
 
 @inner()
 def evaluate_linear(flat: F32, begin: int, x: F32, out: F32) -> int:
-    """Apply a linear head to `x` `[inputs, B]`, into `out` `[outputs, B]`; return where its weights end."""
+    """Apply a linear head to `x` `[inputs, B]`, into `out` `[outputs, B]`; return the offset after its weights."""
     weight, bias = linear_at(flat, begin, len(x), len(out))
     matmul(out, weight, x, bias, NO_FLOOR)
     return begin + len(out) * (len(x) + 1)

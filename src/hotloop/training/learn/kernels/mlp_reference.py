@@ -1,4 +1,4 @@
-"""The readable twin of `mlp_numba`: the same passes in plain NumPy, with the batch as the first axis."""
+"""Reference implementation of `mlp`: the same passes in plain NumPy, with the batch as the first axis."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ Linear = tuple[F32, F32]
 
 
 def linear_at(flat: F32, begin: int, inputs: int, outputs: int) -> Linear:
-    """View the weight `[outputs, inputs]` and bias `[outputs]` that begin somewhere in a flat vector."""
+    """View the weight `[outputs, inputs]` and bias `[outputs]` at offset `begin` of a flat vector."""
     middle = begin + inputs * outputs
     return flat[begin:middle].reshape(outputs, inputs), flat[middle : middle + outputs]
 
 
 def layers(flat: F32, widths: Widths) -> list[Linear]:
-    """Views of the layers that lead from each width to the next."""
+    """View the layers between consecutive widths."""
     begins = np.cumsum([0] + [m * (n + 1) for n, m in itertools.pairwise(widths)])
     pairs = zip(begins[:-1], widths[:-1], widths[1:], strict=True)
     return [linear_at(flat, int(begin), inputs, outputs) for begin, inputs, outputs in pairs]
@@ -34,23 +34,23 @@ def forward(weights: F32, widths: Widths, obs: F32) -> list[F32]:
 
 
 def linear_backward(weight: F32, gradient: Linear, x: F32, delta: F32) -> F32:
-    """Fill in a layer's gradient; return the loss's derivative `[B, inputs]` by its input."""
+    """Fill in a layer's gradient; return the derivative of the loss with respect to its input, `[B, inputs]`."""
     gradient[0][:] = delta.T @ x
     gradient[1][:] = delta.sum(axis=0)
     return delta @ weight
 
 
 def backward(nets: tuple[F32, F32, Widths], activations: list[F32], delta: F32) -> None:
-    """Fill in the gradients of the hidden layers from the derivative by the output of the last one."""
+    """Fill in the gradients of the hidden layers from the derivative with respect to the last one's output."""
     weights, gradient, widths = nets
     parts = list(zip(layers(weights, widths), layers(gradient, widths), activations[:-1], activations[1:], strict=True))
     for (weight, _), slope, x, y in reversed(parts):
         delta = linear_backward(weight, slope, x, delta * (y > 0))
 
 
-def clip_scale(gradient: F32, most: float) -> float:
-    """Factor that brings the gradient's norm down to `most`; 1 where it is below, or where `most` is 0."""
-    return min(1.0, most / (float(np.sqrt((gradient * gradient).sum())) + 1e-6)) if most else 1.0
+def clip_scale(gradient: F32, max_norm: float) -> float:
+    """Factor that reduces the gradient's norm to `max_norm`; 1 if the norm is below it, or if `max_norm` is 0."""
+    return min(1.0, max_norm / (float(np.sqrt((gradient * gradient).sum())) + 1e-6)) if max_norm else 1.0
 
 
 def adam(vectors: tuple[F32, F32, F32, F32], scale: float, lr: float, eps: float, step: int) -> None:

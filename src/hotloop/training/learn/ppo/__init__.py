@@ -1,1 +1,1 @@
-"""PPO on flat observations: one learner, two kernels that give the same numbers."""
+"""PPO on flat observations: one learner, two kernels that compute the same numbers."""

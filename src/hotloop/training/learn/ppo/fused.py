@@ -1,7 +1,7 @@
-"""PPO's updates as one numba kernel for small networks: all epochs over a rollout in a call.
+"""PPO's updates as one numba kernel for small networks: all epochs over a rollout in one call.
 
-Both networks forward, the losses and their derivatives, both backward, clipping, Adam with two learning rates, on
-the flat vectors of `trained`. The twin in plain NumPy is `ppo_twin`.
+Forward passes of both networks, the losses and their derivatives, backward passes, clipping, and Adam with two learning
+rates, on the flat vectors of `flat_params`. `fused_reference` computes the same in plain NumPy.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from numba import njit
 from numpy.typing import NDArray
 
 from hotloop.training.learn.kernels.mlp import (
+    CHUNK,
     F32,
     FAST,
     Widths,
     adam,
     backward,
     clip_scale,
+    empty_layers,
     evaluate_linear,
     forward,
     inner,
@@ -29,9 +31,6 @@ from hotloop.training.learn.kernels.mlp import (
     transpose_into,
 )
 from hotloop.training.learn.ppo.state import ADAM_EPS, PPOState, Rollout
-
-CHUNK = 64
-"""Observations that are evaluated together when acting: their activations stay in the first-level cache."""
 
 
 class Vectors(NamedTuple):
@@ -43,7 +42,7 @@ class Vectors(NamedTuple):
 
 
 class Numbers(NamedTuple):
-    """The learner's numbers, as the kernel takes them."""
+    """The hyperparameters that the kernel needs."""
 
     actions: int
     policy_size: int
@@ -58,7 +57,7 @@ class Numbers(NamedTuple):
 
 @inner()
 def _tower(out: F32, buffer: F32, weights: F32, widths: Widths) -> None:
-    """Run one network on the input in the buffer's first layer, into `[outputs, B]`."""
+    """Write the output `[outputs, B]` of one network for the input in the buffer's first layer."""
     columns = out.shape[1]
     head = forward(buffer, weights, widths, columns)
     evaluate_linear(weights, head, layer_of(buffer, widths, len(widths) - 1, columns), out)
@@ -66,7 +65,7 @@ def _tower(out: F32, buffer: F32, weights: F32, widths: Widths) -> None:
 
 @inner()
 def _tower_backward(nets: tuple[F32, F32, Widths], buffer: F32, deltas: F32, delta: F32, input_rows: F32) -> None:
-    """Gradient of one network from the derivative `[outputs, B]` by its output."""
+    """Write the gradient of one network from the derivative with respect to its output, `[outputs, B]`."""
     weights, gradient, widths = nets
     columns, last = delta.shape[1], len(widths) - 1
     begin = len(weights) - len(delta) * (widths[last] + 1)
@@ -79,7 +78,7 @@ def _tower_backward(nets: tuple[F32, F32, Widths], buffer: F32, deltas: F32, del
 
 @inner(fastmath=FAST)
 def _normalise(x: F32) -> None:
-    """Bring `[B]` to mean 0 and unbiased deviation 1, in place."""
+    """Scale `[B]` to mean 0 and unbiased standard deviation 1, in place."""
     total = 0.0
     for k in range(len(x)):
         total += x[k]
@@ -93,17 +92,17 @@ def _normalise(x: F32) -> None:
 
 @inner()
 def _policy_slope(delta: F32, logits: F32, old: tuple[NDArray[np.int64], F32, F32], n: Numbers, stats: F32) -> None:
-    """Derivative `[A, B]` of the policy's loss by the logits, which become log-probabilities; means into stats."""
+    """Write the derivative `[A, B]` of the policy loss; turn logits into log-probabilities; add means to stats."""
     action, old_log_prob, advantage = old
     actions, count = logits.shape
     part = np.float32(1 / count)
     for k in range(count):
-        most, total, entropy = logits[0, k], np.float32(0), np.float32(0)
+        largest, total, entropy = logits[0, k], np.float32(0), np.float32(0)
         for a in range(1, actions):
-            most = max(most, logits[a, k])
+            largest = max(largest, logits[a, k])
         for a in range(actions):
-            total += np.exp(logits[a, k] - most)
-        shift = most + np.log(total)
+            total += np.exp(logits[a, k] - largest)
+        shift = largest + np.log(total)
         for a in range(actions):
             logits[a, k] -= shift
             entropy -= np.exp(logits[a, k]) * logits[a, k]
@@ -125,7 +124,7 @@ def _policy_slope(delta: F32, logits: F32, old: tuple[NDArray[np.int64], F32, F3
 
 @inner()
 def _value_slope(delta: F32, value: F32, goal: F32, weight: float, stats: F32) -> None:
-    """Derivative `[1, B]` of the weighted squared error of values `[1, B]`."""
+    """Write the derivative `[1, B]` of the weighted squared error of values `[1, B]`; add its mean to stats."""
     part = np.float32(1 / len(goal))
     for k in range(len(goal)):
         error = value[0, k] - goal[k]
@@ -142,20 +141,17 @@ def update_many(
     Args:
         vectors: Changed in place.
         rollout: `[S]` rows.
-        order: `[U, B]`, which rows each update takes.
-        widths: Of the input and the hidden layers.
-        n: Numbers.
-        done: How many updates were done before.
+        order: `[U, B]`: the rows of each update.
+        widths: Widths of the input and the hidden layers.
+        n: Hyperparameters.
+        done: Number of updates done before.
 
     Returns:
-        `[U, 5]`: policy loss, value loss, entropy, KL divergence, share of clipped rows.
+        `[U, 5]`: policy loss, value loss, entropy, KL divergence, fraction of clipped rows.
     """
     updates, size = order.shape
-    total = 0
-    for width in widths:
-        total += width
-    policy_buffer, value_buffer = np.empty(total * size, np.float32), np.empty(total * size, np.float32)
-    deltas, rows = np.empty(total * size, np.float32), np.empty((size, widths[0]), np.float32)
+    policy_buffer, value_buffer = empty_layers(widths, size), empty_layers(widths, size)
+    deltas, rows = empty_layers(widths, size), np.empty((size, widths[0]), np.float32)
     logits, slope = np.empty((n.actions, size), np.float32), np.empty((n.actions, size), np.float32)
     value, value_slope = np.empty((1, size), np.float32), np.empty((1, size), np.float32)
     action, log_prob = np.empty(size, np.int64), np.empty(size, np.float32)
@@ -195,10 +191,7 @@ def update_many(
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_rows(weights: F32, obs: F32, widths: Widths, actions: int, cut: int) -> tuple[F32, F32]:
     """Logits `[N, A]` and values `[N]` of observations `[N, F]`."""
-    total = 0
-    for width in widths:
-        total += width
-    buffer = np.empty(total * CHUNK, np.float32)
+    buffer = empty_layers(widths, CHUNK)
     logits, values = np.empty((len(obs), actions), np.float32), np.empty(len(obs), np.float32)
     for begin in range(0, len(obs), CHUNK):
         part = obs[begin : begin + CHUNK]
@@ -213,13 +206,13 @@ def evaluate_rows(weights: F32, obs: F32, widths: Widths, actions: int, cut: int
 
 
 class FusedMLP:
-    """The numba kernel behind the learner's interface."""
+    """The numba kernel as a `Kernel` of the learner."""
 
     def __init__(self, state: PPOState) -> None:
-        config, trained = state.config, state.trained
+        config, flat = state.config, state.flat
         self.state = state
         self.widths: Widths = (*config.observation, *config.hidden)
-        self.vectors = Vectors(*(tensor.numpy() for tensor in (trained.weights, trained.mean, trained.square)))
+        self.vectors = Vectors(*(tensor.numpy() for tensor in (flat.weights, flat.mean, flat.square)))
         self.numbers = Numbers(
             actions=config.actions,
             policy_size=state.policy_size,
@@ -236,8 +229,8 @@ class FusedMLP:
         """Do all updates in one call."""
         floats = [np.ascontiguousarray(a, np.float32) for a in (rollout.log_prob, rollout.advantage, rollout.returns)]
         obs = np.ascontiguousarray(rollout.obs, np.float32)
-        given = Rollout(obs, np.ascontiguousarray(rollout.action, np.int64), *floats)
-        stats = update_many(self.vectors, given, order, self.widths, self.numbers, self.state.updates)
+        rows = Rollout(obs, np.ascontiguousarray(rollout.action, np.int64), *floats)
+        stats = update_many(self.vectors, rows, order, self.widths, self.numbers, self.state.updates)
         self.state.updates += len(order)
         return stats
 

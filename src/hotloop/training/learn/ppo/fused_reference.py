@@ -1,4 +1,4 @@
-"""The readable twin of `ppo_fused`: the same updates in plain NumPy."""
+"""Reference implementation of `fused`: the same updates in plain NumPy."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 def _head(flat: F32, widths: Widths, outputs: int) -> Linear:
+    """The last layer of a network, as a view."""
     return linear_at(flat, len(flat) - outputs * (widths[-1] + 1), widths[-1], outputs)
 
 
@@ -36,7 +37,7 @@ def _tower(weights: F32, widths: Widths, outputs: int, obs: F32) -> tuple[F32, l
 
 
 def _tower_backward(nets: tuple[F32, F32, Widths], activations: list[F32], delta: F32) -> None:
-    """Fill in the gradient of one network from the derivative `[B, outputs]` by its output."""
+    """Fill in the gradient of one network from the derivative with respect to its output, `[B, outputs]`."""
     weights, gradient, widths = nets
     weight, _ = _head(weights, widths, delta.shape[1])
     slope = _head(gradient, widths, delta.shape[1])
@@ -44,7 +45,7 @@ def _tower_backward(nets: tuple[F32, F32, Widths], activations: list[F32], delta
 
 
 def _policy_slope(logits: F32, old: tuple[NDArray[np.int64], F32, F32], n: Numbers) -> tuple[F32, list[float]]:
-    """Derivative of the policy's loss by the logits; policy loss, entropy, KL divergence, clipped share."""
+    """Derivative with respect to the logits; policy loss, entropy, KL divergence and fraction of clipped rows."""
     action, old_log_prob, advantage = old
     every = np.arange(len(action))
     log_policy = logits - logits.max(axis=1, keepdims=True)
@@ -63,7 +64,7 @@ def _policy_slope(logits: F32, old: tuple[NDArray[np.int64], F32, F32], n: Numbe
 def update_many(
     vectors: Vectors, rollout: Rollout, order: NDArray[np.int64], widths: Widths, n: Numbers, done: int
 ) -> F32:
-    """Do one update with each row of `order`; as `ppo_fused.update_many`."""
+    """Do what `fused.update_many` does."""
     stats = []
     cut = slice(None, n.policy_size), slice(n.policy_size, None)
     for u, rows in enumerate(order):

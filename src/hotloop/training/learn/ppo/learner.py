@@ -1,38 +1,36 @@
-"""The PPO learner: one interface, two kernels that give the same numbers."""
+"""The PPO learner: one interface, two kernels that compute the same numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import Arrays, take_updates
-from hotloop.training.learn.learner import Learner
+from hotloop.training.learn.learner import F32, KernelLearner, check_row_count
 from hotloop.training.learn.networks import check_rows
-from hotloop.training.learn.ppo.state import F32, Kernel, PPOConfig, PPOState, PPOUpdated, Rollout
+from hotloop.training.learn.ppo.state import Kernel, PPOConfig, PPOState, PPOUpdated, Rollout
 
 PPO_KERNELS = ("torch", "numba")
 
 
 class Acted(NamedTuple):
-    """What the policy did in N environments."""
+    """Actions of the policy in N environments."""
 
     action: NDArray[np.int64]
     """`[N]`."""
     log_prob: F32
-    """`[N]`, of the actions."""
+    """`[N]`: of the actions."""
     value: F32
-    """`[N]`, of the observations."""
+    """`[N]`: of the observations."""
 
 
-def drawn(logits: F32, value: F32, rng: np.random.Generator) -> Acted:
-    """Draw actions by logits `[N, A]`, with one number of the generator for each row."""
+def sample_actions(logits: F32, value: F32, rng: np.random.Generator) -> Acted:
+    """Sample actions from logits `[N, A]`, with one random number per row."""
     log_policy = logits - logits.max(axis=1, keepdims=True)
     log_policy -= np.log(np.exp(log_policy).sum(axis=1, keepdims=True))
-    # The last action takes what rounding leaves of 1.
+    # The last action gets the rest, so that rounding errors of the sum do not matter.
     below = np.exp(log_policy[:, :-1]).cumsum(axis=1) <= rng.random(len(logits), dtype=np.float32)[:, None]
     action = below.sum(axis=1)
     return Acted(action, np.take_along_axis(log_policy, action[:, None], axis=1)[:, 0], value)
@@ -57,7 +55,7 @@ def _make_kernel(name: str, state: PPOState) -> Kernel:
     return Plain(state)
 
 
-class PPO(Learner[PPOConfig, PPOState, Kernel]):
+class PPO(KernelLearner[PPOConfig, PPOState, Kernel]):
     """A policy-gradient agent: acts, learns from rollouts, and can be saved."""
 
     def __init__(self, config: PPOConfig, *, seed: int = 0, kernel: str = "torch", device: str = "cpu") -> None:
@@ -76,45 +74,24 @@ class PPO(Learner[PPOConfig, PPOState, Kernel]):
         return self.logits(obs).argmax(axis=1)
 
     def act(self, obs: NDArray, rng: np.random.Generator) -> Acted:
-        """Draw actions from the policy, with one number of the generator for each observation."""
-        return drawn(*self._evaluate(obs), rng)
+        """Sample actions from the policy, with one random number per observation."""
+        return sample_actions(*self._evaluate(obs), rng)
 
     def _evaluate(self, obs: NDArray) -> tuple[F32, F32]:
         check_rows("obs", np.shape(obs), self.config.observation)
         return self._kernel.evaluate(obs)
 
-    def update(self, rollout: Any, rng: np.random.Generator) -> PPOUpdated:
-        """Learn from a rollout: `epochs` times all of its rows, in minibatches, in an order drawn anew each time.
-
-        Args:
-            rollout: Has the attributes of `Rollout`.
-            rng: Draws the orders.
+    def update(self, rollout: Rollout, rng: np.random.Generator) -> PPOUpdated:
+        """Do `epochs` passes over a rollout in minibatches, shuffled by `rng` for each pass.
 
         Raises:
             HotloopError: The number of rows is not a multiple of the minibatch, or the observations do not fit.
         """
         rows, size = len(rollout.action), self.config.minibatch
-        if rows == 0 or rows % size:
-            raise HotloopError(f"an update got {rows} rows: give a multiple of the minibatch, {size}")
+        check_row_count(rows, size, "minibatch")
         check_rows("obs", np.shape(rollout.obs), self.config.observation)
         order = np.concatenate([rng.permutation(rows) for _ in range(self.config.epochs)]).reshape(-1, size)
         return PPOUpdated(*self._kernel.update(rollout, order).mean(axis=0).tolist())
-
-    def tensors(self) -> Arrays:
-        """Copy all that makes up the learner's state; `load` of it goes on bit by bit as this one would."""
-        updates = np.array(self._state.updates, dtype=np.int64)
-        return {**self._state.trained.tensors("actor_critic"), "updates": updates}
-
-    def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Take over what `tensors` gave, from a learner with the same networks and any kernel.
-
-        Raises:
-            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
-        """
-        updates = take_updates(arrays)
-        self._state.trained.load("actor_critic", arrays)
-        self._state.updates = updates
-        self.use(self.kernel)
 
 
 __all__ = ["PPO", "PPO_KERNELS", "Acted", "PPOConfig", "PPOUpdated", "Rollout", "supported_ppo_kernels"]

@@ -1,4 +1,4 @@
-"""What a PPO learner consists of, whichever kernel advances it: configuration, weights, what goes in and out."""
+"""PPO's configuration, its state, and the interface of the kernels that advance the state."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import Trained, build_seeded
+from hotloop.training.learn.flat_params import FlatNetwork, build_seeded
+from hotloop.training.learn.learner import F32
 from hotloop.training.learn.networks import ActorCritic, check_sizes
-
-F32 = NDArray[np.float32]
 
 ADAM_EPS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
 class PPOConfig:
-    """The learner's numbers. Policy and value are networks of their own, each with its learning rate."""
+    """PPO's hyperparameters. Policy and value are separate networks, each with its own learning rate."""
 
     observation: tuple[int, ...]
     """`(F,)` for features, `(height, width, channels)` for a grid."""
@@ -30,13 +30,13 @@ class PPOConfig:
     policy_lr: float = 3e-4
     value_lr: float = 1e-3
     clip: float = 0.2
-    """How far the ratio of new to old probability may leave 1."""
+    """Largest distance from 1 of the ratio of new to old probability."""
     entropy: float = 0.01
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    """Over both networks; 0 for none."""
+    """Over both networks; 0 for no clipping."""
     normalise_advantage: bool = True
-    """In each minibatch, to mean 0 and deviation 1."""
+    """In each minibatch, to mean 0 and standard deviation 1."""
 
     def __post_init__(self) -> None:
         check_sizes(self.observation, self.actions, self.hidden)
@@ -51,22 +51,22 @@ class PPOConfig:
 
 
 class Rollout(NamedTuple):
-    """What was gathered with the present policy, in any order. Whatever has these attributes will do."""
+    """S steps collected with the current policy, in any order."""
 
     obs: NDArray
     """`[S, ...]`."""
     action: NDArray[np.int64]
     """`[S]`."""
     log_prob: F32
-    """`[S]`, of the action when it was chosen."""
+    """`[S]`: of the action, when it was chosen."""
     advantage: F32
     """`[S]`."""
     returns: F32
-    """`[S]`, goals of the value network."""
+    """`[S]`: the targets of the value network."""
 
 
 class PPOUpdated(NamedTuple):
-    """What an update leaves: means over all its minibatches."""
+    """Metrics of an update: means over all its minibatches."""
 
     policy_loss: float
     value_loss: float
@@ -76,7 +76,7 @@ class PPOUpdated(NamedTuple):
 
 
 class PPOState:
-    """Both networks with Adam's moments, and the count of updates (minibatches)."""
+    """Both networks with Adam's moments, and the number of updates (minibatches)."""
 
     def __init__(self, config: PPOConfig, seed: int, device: str) -> None:
         def make() -> ActorCritic:
@@ -87,19 +87,23 @@ class PPOState:
         self.config = config
         self.device = device
         self.network = network
-        self.trained = Trained(network)
+        self.flat = FlatNetwork(network)
         self.policy_size = sum(parameter.numel() for parameter in network.policy.parameters())
         self.updates = 0
 
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        return self.flat.checkpoint_tensors("actor_critic")
+
 
 class Kernel(Protocol):
-    """A way of doing the same updates: it advances a PPOState in place."""
+    """One implementation of the updates: it advances a PPOState in place."""
 
     def update(self, rollout: Rollout, order: NDArray[np.int64]) -> F32:
-        """Do one update with each row of `order` `[U, minibatch]`, which says which rows of the rollout it takes.
+        """Do one update with each row of `order` `[U, minibatch]`, which holds indices into the rollout.
 
         Returns:
-            `[U, 5]`, the numbers of `PPOUpdated` for each.
+            `[U, 5]`: the numbers of `PPOUpdated` for each update.
         """
         ...
 

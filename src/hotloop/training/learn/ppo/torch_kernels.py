@@ -1,4 +1,4 @@
-"""PPO's update in torch: the reference, which the fused kernel must agree with."""
+"""PPO's update in torch: the reference that the fused kernel must agree with."""
 
 from __future__ import annotations
 
@@ -7,35 +7,32 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from hotloop.training.learn.flat_params import views
+from hotloop.training.learn.learner import F32
 from hotloop.training.learn.losses import normalise, ppo_losses
-from hotloop.training.learn.ppo.state import ADAM_EPS, F32, PPOState, Rollout
+from hotloop.training.learn.ppo.state import ADAM_EPS, PPOState, Rollout
 
 
 class Plain:
-    """One operation after the other, as one would write it."""
+    """The reference: one operation after the other."""
 
     def __init__(self, state: PPOState) -> None:
         self.state = state
-        config, network, trained = state.config, state.network, state.trained
+        config, network = state.config, state.network
         groups = [
             {"params": list(network.policy.parameters()), "lr": config.policy_lr},
             {"params": list(network.value.parameters()), "lr": config.value_lr},
         ]
         self.optimiser = torch.optim.Adam(groups, eps=ADAM_EPS)
-        means, squares = views(network, trained.mean), views(network, trained.square)
-        for name, parameter in network.named_parameters():
-            moments = {"exp_avg": means[name], "exp_avg_sq": squares[name]}
-            self.optimiser.state[parameter] = {"step": torch.tensor(float(state.updates)), **moments}
+        state.flat.set_moments(self.optimiser, state.updates)
 
     def update(self, rollout: Rollout, order: NDArray[np.int64]) -> F32:
-        """Do the updates one after the other."""
+        """Do the updates in their order."""
         state, config = self.state, self.state.config
         arrays = (rollout.obs, rollout.action, rollout.log_prob, rollout.advantage, rollout.returns)
         tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
-        done = []
-        for chosen in torch.from_numpy(order).to(state.device):
-            obs, action, log_prob, advantage, goal = (tensor[chosen] for tensor in tensors)
+        metrics = []
+        for rows in torch.from_numpy(order).to(state.device):
+            obs, action, log_prob, advantage, goal = (tensor[rows] for tensor in tensors)
             if config.normalise_advantage:
                 advantage = normalise(advantage)
             logits, value = state.network(obs)
@@ -47,8 +44,8 @@ class Plain:
                 nn.utils.clip_grad_norm_(state.network.parameters(), config.max_grad_norm)
             self.optimiser.step()
             state.updates += 1
-            done.append(torch.stack(losses).detach())
-        return torch.stack(done).cpu().numpy()  # host sync
+            metrics.append(torch.stack(losses).detach())
+        return torch.stack(metrics).cpu().numpy()  # host sync
 
     @torch.no_grad()
     def evaluate(self, obs: NDArray) -> tuple[F32, F32]:

@@ -1,8 +1,9 @@
-"""From what is known of each cell to a policy and a value: it is read where the robots and the goal are.
+"""Heads: from features of each cell to a policy and a value, read in the cells of the robots and the goal.
 
-Where they are is what the game is about: averaging over the board throws it away. Planes say where to read. In pictures
-it has to be found: detectors look into every cell, and what the most convinced cell says counts. As a core has told
-cells what lies along their row and column, one cell can know that a robot is here and that going up solves the board.
+Averaging over the board would lose the positions, which decide the game. Planes give the cells to read. With pictures
+the cells are not known: detectors are applied to every cell, and the largest output of each counts. A cell's features
+include its row and column, because the core has passed them on, so one cell can detect that a robot is here and that
+moving up solves the board. Attribute names are part of checkpoints: do not rename them.
 """
 
 from __future__ import annotations
@@ -15,27 +16,27 @@ from hotloop.training.learn.ricochet_ppo.shape import GOAL, BoardShape
 DETECTORS, WAYS = 64, 4
 
 
-def small(layer: nn.Linear, gain: float) -> nn.Linear:
-    """Begin a last layer with small weights, so that all actions are about as likely."""
+def initialise_output(layer: nn.Linear, gain: float) -> nn.Linear:
+    """Initialise a last layer; with a small gain all actions start about equally likely."""
     nn.init.orthogonal_(layer.weight, gain)
     nn.init.zeros_(layer.bias)
     return layer
 
 
 class PlaceHeads(nn.Module):
-    """Reads the cells of the goal, the target robot and each robot; all robots are judged by the same layers."""
+    """Reads the cells of the goal, the target robot and each robot; all robots share the same layers."""
 
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
         self.robots = shape.robots
         self.robot = nn.Linear(3 * shape.channels + 1, shape.hidden)
-        self.policy = small(nn.Linear(shape.hidden, WAYS), 0.01)
+        self.policy = initialise_output(nn.Linear(shape.hidden, WAYS), 0.01)
         self.whole = nn.Linear(3 * shape.channels, shape.hidden)
-        self.value = small(nn.Linear(shape.hidden, 1), 1.0)
+        self.value = initialise_output(nn.Linear(shape.hidden, 1), 1.0)
 
-    def forward(self, cells: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, cells: Tensor, planes: Tensor) -> tuple[Tensor, Tensor]:
         """Cells `[B, S · S, C]` and planes `[B, P, S, S]` → logits `[B, 4 · robots]` and values `[B]`."""
-        where = seen[:, GOAL : GOAL + 2 + self.robots].flatten(2)
+        where = planes[:, GOAL : GOAL + 2 + self.robots].flatten(2)
         read = torch.bmm(where, cells.to(where.dtype))
         goal, target, robots = read[:, :1], read[:, 1:2], read[:, 2:]
         is_target = (where[:, 1:2] * where[:, 2:]).sum(-1, keepdim=True)
@@ -46,29 +47,29 @@ class PlaceHeads(nn.Module):
 
 
 class FoundHeads(nn.Module):
-    """Finds out of each cell what some detectors look for, and takes what is most of it on the board."""
+    """Applies detectors to each cell and takes the maximum of each over the board."""
 
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
         self.find = nn.Linear(shape.channels, DETECTORS)
         self.body = nn.Linear(DETECTORS, shape.hidden)
-        self.policy = small(nn.Linear(shape.hidden, shape.actions), 0.01)
-        self.value = small(nn.Linear(shape.hidden, 1), 1.0)
+        self.policy = initialise_output(nn.Linear(shape.hidden, shape.actions), 0.01)
+        self.value = initialise_output(nn.Linear(shape.hidden, 1), 1.0)
 
-    def forward(self, cells: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, cells: Tensor, planes: Tensor) -> tuple[Tensor, Tensor]:
         """Cells `[B, S · S, C]` → logits `[B, A]` and values `[B]`."""
         x = self.body(self.find(cells).amax(1)).relu()
         return self.policy(x), self.value(x).squeeze(1)
 
 
 class PlainHeads(nn.Module):
-    """Reads numbers that have no place."""
+    """Reads features without positions."""
 
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
-        self.policy = small(nn.Linear(shape.hidden, shape.actions), 0.01)
-        self.value = small(nn.Linear(shape.hidden, 1), 1.0)
+        self.policy = initialise_output(nn.Linear(shape.hidden, shape.actions), 0.01)
+        self.value = initialise_output(nn.Linear(shape.hidden, 1), 1.0)
 
-    def forward(self, features: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, features: Tensor, planes: Tensor) -> tuple[Tensor, Tensor]:
         """`[B, hidden]` → logits `[B, A]` and values `[B]`."""
         return self.policy(features), self.value(features).squeeze(1)

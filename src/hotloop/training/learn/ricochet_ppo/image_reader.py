@@ -1,9 +1,9 @@
-"""Reads planes out of pictures: of each piece which walls its cell has, and in which cells robots and goal are.
+"""Predicts planes from pictures: the walls of each cell, and the cells of the robots and the goal.
 
-What it reads are the planes of `hotloop/Ricochet-v0`, as shares instead of 0 and 1: how sure it is of a wall, and how a
-robot or the goal spreads over the cells. So the network for planes goes on with them, and its heads read in the cells
-of robots and goal. The star has the colour of its robot: where the goal is and whose it is are read as one thing.
-Policy and value teach it what helps them. Where the true planes are known, `reading_loss` teaches it to read.
+The planes are those of `hotloop/Ricochet-v0`, as probabilities instead of 0 and 1: of a wall for each cell, and of a
+robot or the goal over all cells. The network for planes then uses them as its input. The goal has the colour of its
+robot, so its cell and its robot are predicted together. The gradients of policy and value train the reader; where the
+true planes are known, `reading_loss` trains it directly. Attribute names are part of checkpoints: do not rename them.
 """
 
 from __future__ import annotations
@@ -18,22 +18,22 @@ from hotloop.training.learn.ricochet_ppo.shape import COLOURS, GOAL, PICTURE, Bo
 
 WALLS, HIDDEN = 4, 32
 ROBOTS = GOAL + 2
-"""The first plane of a robot."""
+"""Index of the first robot's plane."""
 
 
 class Reading(NamedTuple):
-    """Logits of what is on B boards."""
+    """Predictions for B boards, as logits."""
 
     walls: Tensor
     """`[B, 4, S · S]`: a wall up, right, down, left of each cell."""
     robots: Tensor
-    """`[B, R, S · S]`: the robot is in this cell and in no other."""
+    """`[B, R, S · S]`: the cell of each robot; softmax over cells."""
     goal: Tensor
-    """`[B, R, S · S]`: the goal is in this cell and is this robot's, of all cells and robots."""
+    """`[B, R, S · S]`: the goal's cell and robot; softmax over both."""
 
 
 class Reader(nn.Module):
-    """Tells of each piece of a picture what is in it."""
+    """Predicts the content of each cell from its piece of the picture."""
 
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
@@ -41,14 +41,14 @@ class Reader(nn.Module):
         self.piece = nn.Linear(COLOURS * (PICTURE // shape.side) ** 2, HIDDEN)
         self.told = nn.Linear(HIDDEN, WALLS + 2 * shape.robots)
 
-    def forward(self, cut: Tensor) -> Reading:
-        """Pieces `[B, S, S, D]` → what is on the boards."""
-        told = self.told(self.piece(cut).relu_()).float().flatten(1, 2).transpose(1, 2)
-        return Reading(*told.split([WALLS, self.robots, self.robots], dim=1))
+    def forward(self, cells: Tensor) -> Reading:
+        """Pieces `[B, S, S, D]` → predictions."""
+        logits = self.told(self.piece(cells).relu_()).float().flatten(1, 2).transpose(1, 2)
+        return Reading(*logits.split([WALLS, self.robots, self.robots], dim=1))
 
 
 def planes_of(reading: Reading, side: int) -> Tensor:
-    """Turn logits into planes `[B, 6 + R, S, S]` of shares, 0 to 1; those of a robot or the goal sum to 1."""
+    """Convert logits to planes of probabilities, `[B, 6 + R, S, S]`; a robot's plane and the goal's sum to 1."""
     robots = reading.robots.softmax(dim=2)
     goal = reading.goal.flatten(1).softmax(dim=1).view_as(reading.goal)
     target = (goal.sum(dim=2, keepdim=True) * robots).sum(dim=1, keepdim=True)
@@ -57,16 +57,18 @@ def planes_of(reading: Reading, side: int) -> Tensor:
 
 
 def reading_loss(reading: Reading, planes: Tensor) -> Tensor:
-    """Mean over boards of what reading them costs in nats: walls a cell, robots a robot, and the goal.
+    """Cross entropy in nats, averaged over boards: of the walls per cell, the robots per robot, and the goal.
 
     Args:
-        reading: Of B boards.
-        planes: What is true, `[B, 6 + R, S, S]` of 0 and 1.
+        reading: Predictions for B boards.
+        planes: The true planes, `[B, 6 + R, S, S]` of 0 and 1.
     """
     true = planes.flatten(2).to(reading.walls.dtype)
-    place, target, robots = true[:, GOAL : GOAL + 1], true[:, GOAL + 1 : ROBOTS], true[:, ROBOTS:]
-    walls = f.binary_cross_entropy_with_logits(reading.walls, true[:, :WALLS]) * WALLS
-    where = -(robots * reading.robots.log_softmax(dim=2)).sum(dim=2).mean()
-    whose = (target * robots).sum(dim=2, keepdim=True) * place
-    goal = -(whose * reading.goal.flatten(1).log_softmax(dim=1).view_as(reading.goal)).sum(dim=(1, 2)).mean()
-    return walls + where + goal
+    goal_cell, target, robots = true[:, GOAL : GOAL + 1], true[:, GOAL + 1 : ROBOTS], true[:, ROBOTS:]
+    wall_loss = f.binary_cross_entropy_with_logits(reading.walls, true[:, :WALLS]) * WALLS
+    robot_loss = -(robots * reading.robots.log_softmax(dim=2)).sum(dim=2).mean()
+    goal_of_robot = (target * robots).sum(dim=2, keepdim=True) * goal_cell
+    goal_loss = (
+        -(goal_of_robot * reading.goal.flatten(1).log_softmax(dim=1).view_as(reading.goal)).sum(dim=(1, 2)).mean()
+    )
+    return wall_loss + robot_loss + goal_loss

@@ -1,8 +1,8 @@
-"""PPO for networks with memory: minibatches are whole sequences of some boards, begun with what was remembered then.
+"""PPO for networks with memory: a minibatch is whole sequences of some boards, with the memory they started from.
 
-The memory at the begin of a rollout is that of the policy that collected it. It is not computed anew with new weights;
-with rollouts of some ten steps and a few epochs it stays near (Kapturowski et al., 2019, call it stored state). Without
-memory there are no sequences to keep together, and minibatches are any steps of any boards.
+The memory at the start of a rollout is the one stored by the policy that collected it. It is not recomputed with new
+weights; with short rollouts and few epochs it stays close enough ("stored state", Kapturowski et al., 2019). Networks
+without memory need no sequences: their minibatches are random steps of random boards.
 """
 
 from __future__ import annotations
@@ -19,9 +19,17 @@ from torch import nn
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
-from hotloop.training.learn.flat_params import Arrays, Trained, build_seeded, take_updates
+from hotloop.training.learn.flat_params import (
+    Arrays,
+    FlatNetwork,
+    assign,
+    build_seeded,
+    copy_to_host,
+    match_arrays,
+    take_updates,
+)
 from hotloop.training.learn.losses import normalise, ppo_losses
-from hotloop.training.learn.ppo.learner import Acted, drawn
+from hotloop.training.learn.ppo.learner import Acted, sample_actions
 from hotloop.training.learn.ppo.state import ADAM_EPS
 from hotloop.training.learn.ricochet_ppo.image_reader import reading_loss
 from hotloop.training.learn.ricochet_ppo.networks import BoardNetwork
@@ -34,22 +42,22 @@ GATHER, BACKWARD = span("ppo.gather", Phase.SAMPLE), span("ppo.backward", Phase.
 
 @dataclass(frozen=True, slots=True)
 class BoardPPOConfig:
-    """The learner's numbers."""
+    """The hyperparameters."""
 
     shape: BoardShape
     boards: int = 32
-    """Of a minibatch; each with all steps of the rollout."""
+    """Boards per minibatch, each with all steps of the rollout."""
     epochs: int = 4
     lr: float = 3e-4
     clip: float = 0.2
     entropy: float = 0.01
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    """0 for none."""
+    """0 for no clipping."""
     precision: str = "float32"
-    """Or bfloat16, in the passes of an update; sums, gradients of weights and Adam stay as they are."""
+    """Precision of an update's passes, float32 or bfloat16; gradients of weights and Adam are always float32."""
     auxiliary: float = 0.0
-    """Weight of the loss of reading planes out of pictures; 0: none, and rollouts need no planes."""
+    """Weight of `reading_loss`; with 0 there is none, and rollouts need no planes."""
 
     def __post_init__(self) -> None:
         if min(self.boards, self.epochs) < 1 or self.lr <= 0:
@@ -68,7 +76,7 @@ class Sequences(NamedTuple):
     obs: NDArray
     """`[T, N, ...]`."""
     fresh: NDArray[np.bool_]
-    """`[T, N]`: where an episode begins with this observation."""
+    """`[T, N]`: whether an episode begins with this observation."""
     memory: F32
     """`[M, N, ...]`, before the first step."""
     action: NDArray[np.int64]
@@ -77,11 +85,11 @@ class Sequences(NamedTuple):
     returns: F32
     """`[T, N]` each."""
     planes: NDArray | None = None
-    """`[T, N, P, S, S]`: what the pictures show, for a learner that is taught to read."""
+    """`[T, N, P, S, S]`: the true planes of the pictures, if `auxiliary` is not 0."""
 
 
 class BoardUpdated(NamedTuple):
-    """Means over the minibatches of an update."""
+    """Metrics of an update: means over its minibatches."""
 
     policy_loss: float
     value_loss: float
@@ -91,9 +99,9 @@ class BoardUpdated(NamedTuple):
     reading_loss: float | None = None
 
 
-def each_of(rollout: Sequences, work: Callable[[Any], Any]) -> Sequences:
-    """Do something with all arrays that there are."""
-    return Sequences._make(None if each is None else work(each) for each in rollout)
+def map_arrays(rollout: Sequences, function: Callable[[Any], Any]) -> Sequences:
+    """Apply a function to all arrays of a rollout."""
+    return Sequences._make(None if each is None else function(each) for each in rollout)
 
 
 class BoardPPO:
@@ -105,19 +113,19 @@ class BoardPPO:
         network = build_seeded(lambda: BoardNetwork(config.shape), seed, device)
         assert isinstance(network, BoardNetwork)
         self.config, self.device, self.network = config, device, network
-        self._trained = Trained(network)
+        self._flat = FlatNetwork(network)
         self.updates = 0
         self._optimiser = self._make_optimiser()
 
-    def nothing(self, boards: int) -> F32:
-        """What is remembered before anything was seen, `[M, N, ...]`."""
+    def initial_memory(self, boards: int) -> F32:
+        """Memory before the first step, `[M, N, ...]`."""
         first, *others = self.config.shape.memory
         return np.zeros((first, boards, *others), np.float32)
 
     def act(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Acted, F32]:
-        """Draw actions for observations `[N, ...]`; return them with the new memory."""
+        """Sample actions for observations `[N, ...]`; return them with the new memory."""
         logits, value, memory = self.evaluate(obs, memory, fresh)
-        return drawn(logits, value, rng), memory
+        return sample_actions(logits, value, rng), memory
 
     @torch.no_grad()
     def evaluate(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_]) -> tuple[F32, F32, F32]:
@@ -126,17 +134,15 @@ class BoardPPO:
         return tuple(each.cpu().numpy() for each in self.network.step(*tensors))  # type: ignore[return-value]
 
     def warm(self, obs: NDArray) -> None:
-        """Compile what acting and an update need, by observations `[N, ...]`; the learner stays as it was."""
+        """Compile the kernels of acting and updating, using observations `[N, ...]`; the learner is not changed."""
         boards = len(obs)
-        given = [
-            torch.from_numpy(each).to(self.device) for each in (obs, self.nothing(boards), np.ones(boards, np.bool_))
-        ]
-        logits, value, _ = self.network.step(*given)
+        arrays = (obs, self.initial_memory(boards), np.ones(boards, np.bool_))
+        logits, value, _ = self.network.step(*(torch.from_numpy(each).to(self.device) for each in arrays))
         (logits.sum() + value.sum()).backward()
         self._optimiser.zero_grad()
 
     def update(self, rollout: Sequences, rng: np.random.Generator) -> BoardUpdated:
-        """Learn from a rollout: `epochs` times all of its boards, in minibatches, in an order drawn anew each time.
+        """Do `epochs` passes over a rollout in minibatches of boards, shuffled by `rng` for each pass.
 
         Raises:
             HotloopError: The number of boards is not a multiple of the minibatch's, or the planes are missing.
@@ -148,34 +154,33 @@ class BoardPPO:
             raise HotloopError(f"auxiliary is {self.config.auxiliary}, and the rollout has no planes: give them, or 0")
         if not self.config.shape.memory[0]:
             steps = len(rollout.action)
-            rollout, boards, size = self._loose(rollout), boards * steps, size * steps
-        tensors = each_of(rollout, lambda each: torch.from_numpy(np.ascontiguousarray(each)).to(self.device))
-        told = []
+            rollout, boards, size = self._split_steps(rollout), boards * steps, size * steps
+        tensors = map_arrays(rollout, lambda each: torch.from_numpy(np.ascontiguousarray(each)).to(self.device))
+        metrics = []
         for _ in range(self.config.epochs):
             order = torch.from_numpy(rng.permutation(boards)).to(self.device)
-            told += [self._minibatch(tensors, chosen) for chosen in order.split(size)]
-        return BoardUpdated(*torch.stack(told).mean(dim=0).cpu().tolist())  # host sync
+            metrics += [self._minibatch(tensors, chosen) for chosen in order.split(size)]
+        return BoardUpdated(*torch.stack(metrics).mean(dim=0).cpu().tolist())  # host sync
 
-    def _loose(self, rollout: Sequences) -> Sequences:
-        """Make each step a sequence of its own, `[1, T · N, ...]`."""
-        memory = self.nothing(rollout.action.size)
-        return each_of(rollout, lambda each: each.reshape(1, -1, *each.shape[2:]))._replace(memory=memory)
+    def _split_steps(self, rollout: Sequences) -> Sequences:
+        """Make each step a separate sequence, `[1, T · N, ...]`."""
+        memory = self.initial_memory(rollout.action.size)
+        return map_arrays(rollout, lambda each: each.reshape(1, -1, *each.shape[2:]))._replace(memory=memory)
 
     def _minibatch(self, rollout: Sequences, chosen: torch.Tensor) -> torch.Tensor:
         config = self.config
         with GATHER:
-            part: Any = each_of(rollout, lambda each: each.index_select(1, chosen))
-        lower = config.precision == "bfloat16"
-        with torch.autocast(self.device, torch.bfloat16, enabled=lower):
+            part: Any = map_arrays(rollout, lambda each: each.index_select(1, chosen))
+        with torch.autocast(self.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
             logits, value, _, reading = self.network.unroll_reading(part.obs, part.memory, part.fresh)
         old = tuple(each.flatten() for each in (part.action, part.log_prob, part.advantage, part.returns))
         old = (old[0], old[1], normalise(old[2]), old[3])
         losses = ppo_losses(logits.float(), value.float(), old, config.clip)
         loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
-        told: list[torch.Tensor] = [*losses]
+        metrics: list[torch.Tensor] = [*losses]
         if config.auxiliary and reading is not None:
-            told.append(reading_loss(reading, part.planes.flatten(0, 1)))
-            loss = loss + config.auxiliary * told[-1]
+            metrics.append(reading_loss(reading, part.planes.flatten(0, 1)))
+            loss = loss + config.auxiliary * metrics[-1]
         self._optimiser.zero_grad()
         with BACKWARD:
             loss.backward()
@@ -183,22 +188,23 @@ class BoardPPO:
             nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
         self._optimiser.step()
         self.updates += 1
-        return torch.stack(told).detach()
+        return torch.stack(metrics).detach()
 
     def tensors(self) -> Arrays:
-        """Copy all that makes up the learner's state; `load` of it goes on bit by bit as this one would."""
-        return {**self._trained.tensors("board"), "updates": np.array(self.updates, dtype=np.int64)}
+        """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
+        tensors = self._flat.checkpoint_tensors("board")
+        return {**copy_to_host(tensors), "updates": np.array(self.updates, dtype=np.int64)}
 
     def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Take over what `tensors` gave.
+        """Restore the state that `tensors` returned.
 
         Raises:
-            HotloopError: Something is missing, has another shape or is not finite. The learner is unchanged then.
+            HotloopError: An array is missing, has another shape or is not finite. The learner is unchanged then.
         """
-        updates = take_updates(arrays)
-        self._trained.load("board", arrays)
-        self.updates = updates
+        pairs = match_arrays(self._flat.checkpoint_tensors("board"), arrays)
+        self.updates = take_updates(arrays)
+        assign(pairs)
         self._optimiser = self._make_optimiser()
 
     def _make_optimiser(self) -> torch.optim.Adam:
-        return self._trained.adam(self.config.lr, ADAM_EPS, self.updates, fused=True)
+        return self._flat.adam(self.config.lr, ADAM_EPS, self.updates, fused=True)

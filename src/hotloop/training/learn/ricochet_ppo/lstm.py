@@ -1,8 +1,8 @@
-"""NatureCNN and an LSTM: what pictures are usually given, here as the thing to compare with.
+"""NatureCNN and an LSTM: the usual network for pictures, as the baseline.
 
-The first convolution, 8×8 with stride 4, is one of 2×2 with stride 1 over squares of 4×4 pixels put behind each other:
-the same sums in a shape that a CPU does faster. An LSTM cannot begin anew in the middle of a sequence, so it goes step
-by step; what the inputs contribute is computed for all steps at once.
+The first convolution, 8×8 with stride 4, is computed as 2×2 with stride 1 over squares of 4×4 pixels turned into
+channels: the same sums in a shape that a CPU computes faster. torch's LSTM cannot reset its state in the middle of a
+sequence, so the recurrence goes step by step; the inputs' part of the gates is computed for all steps at once.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from hotloop.training.learn.ricochet_ppo.drc import forget
+from hotloop.training.learn.ricochet_ppo.drc import clear_memory
 from hotloop.training.learn.ricochet_ppo.shape import PICTURE
 
 FOLD, FEATURES = 4, 512
 SQUARE = 3 * FOLD**2
 PLACES = 12
-"""Side of what the convolutions leave of a picture of 128×128."""
+"""Side of the last convolution's output for a picture of 128×128."""
 
 
 class NatureEncoder(nn.Module):
-    """Pictures in squares of 4×4 pixels, `[B, 32, 32, 48]`, to 512 numbers (Mnih et al., 2015)."""
+    """Pictures, cut into squares of 4×4 pixels, to 512 features (Mnih et al., 2015)."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -33,27 +33,27 @@ class NatureEncoder(nn.Module):
         x = squares.permute(0, 3, 1, 2)
         for conv in self.convs:
             x = conv(x).relu_()
-        # Channels are last in memory: so they are flattened, which is another order of the same weights.
+        # Flattened in memory order, channels last, without a copy; the weights are learnt in that order.
         return self.body(x.permute(0, 2, 3, 1).flatten(1)).relu_()
 
 
 class LSTMCore(nn.Module):
-    """One layer of LSTM over what was encoded."""
+    """One LSTM layer over the encoded pictures."""
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
         self.cell = nn.LSTMCell(FEATURES, hidden)
 
-    def forward(self, seen: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(self, encoded: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
         """`[T, B, 512]`, memory `[2, B, H]` → features `[T · B, H]`, memory after the last step."""
-        given = nn.functional.linear(seen, self.cell.weight_ih, self.cell.bias_ih)
-        thought = []
-        for t in range(len(seen)):
-            hidden, state = forget(memory, fresh[t])
-            gates = given[t] + nn.functional.linear(hidden, self.cell.weight_hh, self.cell.bias_hh)
-            take, keep, new, out = gates.chunk(4, dim=1)
-            state = keep.sigmoid() * state + take.sigmoid() * new.tanh()
-            hidden = out.sigmoid() * state.tanh()
+        input_gates = nn.functional.linear(encoded, self.cell.weight_ih, self.cell.bias_ih)
+        outputs = []
+        for t in range(len(encoded)):
+            hidden, state = clear_memory(memory, fresh[t])
+            gates = input_gates[t] + nn.functional.linear(hidden, self.cell.weight_hh, self.cell.bias_hh)
+            input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=1)
+            state = forget_gate.sigmoid() * state + input_gate.sigmoid() * candidate.tanh()
+            hidden = output_gate.sigmoid() * state.tanh()
             memory = torch.stack([hidden, state])
-            thought.append(hidden)
-        return torch.cat(thought), memory
+            outputs.append(hidden)
+        return torch.cat(outputs), memory

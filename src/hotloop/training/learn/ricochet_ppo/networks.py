@@ -1,8 +1,8 @@
-"""Networks that look at a board: an encoder, a core that thinks, with memory or without, and heads that read it.
+"""Networks for boards: an encoder, a core with or without memory, and heads.
 
-Planes of cells or pictures go in. Pictures are cut into cells by the first layer: a core that ran on pixels would do
-many times the arithmetic for the same board. Where planes are read out of them, the rest is the network for planes.
-Spans carry the names of the study that asked for them.
+The input is planes or pictures. Pictures are cut into cells by the first layer: a core on pixels would do many times
+the arithmetic for the same board. If planes are predicted from pictures, the rest is the network for planes. Spans have
+the names of the study that this pipeline reproduces.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PREFIX = {"drc": "convlstm", "lstm": "cnnlstm", "sweep": "sweep"}
 
 
 class Encoder(nn.Module):
-    """From what is seen to a plane of features a cell."""
+    """Planes or pieces of pictures to a feature vector for each cell."""
 
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
@@ -33,25 +33,25 @@ class Encoder(nn.Module):
             shape.channels if shape.is_picture else shape.observation[0], shape.channels, 3, padding=1
         )
 
-    def forward(self, seen: Tensor) -> Tensor:
+    def forward(self, x: Tensor) -> Tensor:
         """Planes `[B, P, S, S]` or pieces `[B, S, S, D]` → `[B, channels, S, S]`, channels last in memory."""
         if self.piece is not None:
-            seen = self.piece(seen).relu_().permute(0, 3, 1, 2)
-        return self.near(seen).relu_()
+            x = self.piece(x).relu_().permute(0, 3, 1, 2)
+        return self.near(x).relu_()
 
 
 class BoardNetwork(nn.Module):
-    """Policy and value of boards."""
+    """Policy and value for boards."""
 
     def __init__(self, shape: BoardShape) -> None:
         super().__init__()
         self.shape = shape
         self.reader = Reader(shape) if shape.read_planes else None
-        seen = shape.planes if shape.read_planes else shape
-        self.encoder = NatureEncoder() if shape.core == "lstm" else Encoder(seen)
-        self.core = _core_of(shape)
-        heads = PlainHeads if shape.core == "lstm" else FoundHeads if seen.is_picture else PlaceHeads
-        self.heads = heads(seen)
+        input_shape = shape.planes if shape.read_planes else shape
+        self.encoder = NatureEncoder() if shape.core == "lstm" else Encoder(input_shape)
+        self.core = _make_core(shape)
+        heads = PlainHeads if shape.core == "lstm" else FoundHeads if input_shape.is_picture else PlaceHeads
+        self.heads = heads(input_shape)
         names = ("forward_pass", "conv_encoder", "layers")
         self._spans = [span(f"{PREFIX[shape.core]}_{name}", Phase.FORWARD) for name in names]
 
@@ -60,37 +60,38 @@ class BoardNetwork(nn.Module):
 
         Args:
             obs: uint8 `[B, ...]`.
-            memory: `[M, B, ...]`, as it was after the step before.
-            fresh: `[B]` bool: where an episode begins nothing is remembered.
+            memory: `[M, B, ...]`, returned by the previous step.
+            fresh: `[B]` bool: where an episode begins, and the memory is cleared.
 
         Returns:
-            Logits `[B, A]`, values `[B]`, and the memory.
+            Logits `[B, A]`, values `[B]`, and the new memory.
         """
         return self.unroll(obs[None], memory, fresh[None])
 
     def unroll(self, obs: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """T steps of B boards, `[T, B, ...]`; logits `[T · B, A]`, values `[T · B]`, and the memory after the last.
 
-        Boards are encoded, and heads applied, all at once; only a core with memory goes step by step.
+        Encoder and heads process all steps at once; only a core with memory goes step by step.
         """
         return self.unroll_reading(obs, memory, fresh)[:3]
 
     def unroll_reading(
         self, obs: Tensor, memory: Tensor, fresh: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Reading | None]:
-        """Do the same; return also what was read out of pictures, if planes are."""
-        whole, encoding, layers = self._spans
-        with whole:
-            with encoding:
-                seen, reading = self._seen(obs.flatten(0, 1))
-                board = self.encoder(seen).unflatten(0, obs.shape[:2])
+        """Do the same; also return the predicted planes, if the network predicts them."""
+        forward_pass, encoder, layers = self._spans
+        with forward_pass:
+            with encoder:
+                x, reading = self._prepare_input(obs.flatten(0, 1))
+                board = self.encoder(x).unflatten(0, obs.shape[:2])
             with layers:
                 features, memory = self.core(board, memory, fresh)
         with HEADS:
-            logits, value = self.heads(features, seen)
+            logits, value = self.heads(features, x)
         return logits, value, memory, reading
 
-    def _seen(self, obs: Tensor) -> tuple[Tensor, Reading | None]:
+    def _prepare_input(self, obs: Tensor) -> tuple[Tensor, Reading | None]:
+        """Convert observations to the encoder's input, predicting planes if configured."""
         side = self.shape.side
         if self.reader is not None:
             reading = self.reader(pieces(obs, side))
@@ -100,7 +101,7 @@ class BoardNetwork(nn.Module):
         return obs.float().contiguous(memory_format=channels_last), None
 
 
-def _core_of(shape: BoardShape) -> nn.Module:
+def _make_core(shape: BoardShape) -> nn.Module:
     if shape.core == "sweep":
         return SweepCore(shape.channels, shape.side, shape.layers)
     if shape.core == "drc":

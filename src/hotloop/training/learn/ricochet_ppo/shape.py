@@ -1,4 +1,4 @@
-"""What a network for boards looks like, and how pictures of boards are cut into pieces."""
+"""Sizes and options of a network for boards, and how pictures are cut into cells."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ from hotloop.errors import HotloopError
 
 PICTURE = 128
 GOAL = 4
-"""Planes: walls ×4, goal, target robot, then each robot (and whatever follows)."""
+"""Index of the goal's plane. Planes are: 4 of walls, goal, target robot, each robot, and any further ones."""
 COLOURS = 3
 PAPER = (250.0, 249.0, 245.0)
 """Colour of a picture where nothing is drawn."""
 CONTRAST = 64.0
-"""How much darker than the paper counts as 1: a disc or a wall then moves a new unit by about 1."""
+"""Darkness that is scaled to 1: a disc or a wall then changes an untrained unit by about 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class BoardShape:
-    """What a network for boards looks like."""
+    """Sizes and options of a network for boards."""
 
     observation: tuple[int, ...]
     """`(planes, side, side)` of 0 and 1, or `(128, 128, 3)` for pictures."""
     actions: int
-    """Four a robot."""
+    """Four per robot."""
     side: int
-    """Of the board, in cells."""
+    """Side of the board, in cells."""
     core: Literal["sweep", "drc", "lstm"] = "sweep"
-    """Sweeps along rows and columns; convolutional LSTM cells; or a CNN and an LSTM that know nothing of cells."""
+    """Sweeps along rows and columns; convolutional LSTM cells; or NatureCNN and an LSTM, which ignore cells."""
     channels: int = 16
     layers: int = 2
-    """Of sweeps, or of cells."""
+    """Number of layers of the core."""
     repeats: int = 1
-    """How often the cells think about a step."""
+    """How often convolutional LSTM cells are applied per step."""
     hidden: int = 64
-    """Width of the last layer; of the LSTM."""
+    """Width of the last hidden layer, or of the LSTM."""
     read_planes: bool = False
-    """Of pictures: read planes out of them, and go on with those as if they had been seen."""
+    """Predict planes from pictures, and use them as the input of the network for planes."""
 
     def __post_init__(self) -> None:
         if min(self.channels, self.layers, self.repeats, self.hidden) < 1:
@@ -60,32 +60,32 @@ class BoardShape:
 
     @property
     def is_picture(self) -> bool:
-        """Does it see pixels?"""
+        """Whether observations are pictures."""
         return self.observation == (PICTURE, PICTURE, COLOURS)
 
     @property
     def robots(self) -> int:
-        """How many there are to move."""
+        """Number of robots."""
         return self.actions // 4
 
     @property
     def planes(self) -> BoardShape:
-        """The same network for planes of walls, goal, target and robots."""
+        """The shape of the same network for planes of walls, goal, target and robots."""
         return replace(self, observation=(GOAL + 2 + self.robots, self.side, self.side), read_planes=False)
 
     @property
     def memory(self) -> tuple[int, ...]:
-        """What is remembered of one board, `(states, ...)`: a hidden and a cell state each; none without memory."""
+        """Shape of the memory of one board, `(states, ...)`: hidden and cell states; 0 states without memory."""
         if self.core == "lstm":
             return (2, self.hidden)
         return (2 * self.layers if self.core == "drc" else 0, self.channels, self.side, self.side)
 
 
 def pieces(pictures: Tensor, across: int) -> Tensor:
-    """Cut pictures uint8 `[B, P, P, 3]` into squares, `[B, across, across, 3 · (P / across)²]`: how dark they are.
+    """Cut pictures uint8 `[B, P, P, 3]` into squares of darkness, `[B, across, across, 3 · (P / across)²]`.
 
-    Blank paper is 0. Most of a picture is paper: were it 1, nearly all inputs of a layer would be, and one step of Adam
-    would move each of its units by their number times the learning rate, on every board alike.
+    Blank paper is 0. Most of a picture is paper: if paper were 1, one step of Adam would change each unit of the first
+    layer by about the number of its inputs times the learning rate, in the same way on every board.
     """
     boards, side = pictures.shape[:2]
     width = side // across

@@ -1,9 +1,9 @@
-"""Sweeps over a board: what cells pass on along their row and column, as far as something lets it.
+"""Sweeps over a board: cells pass signals along their row and column, and gates decide how far they travel.
 
-A sweep is a recurrence from one border to the other, in each of four directions, `a_t = k_tm1 · a_tm1 + p_tm1`: what
-arrives in a cell is what arrived in the one before, as far as that keeps it, and what that puts in. So one layer looks
-as far as a robot slides and learns what stops it, where 3×3 convolutions would need a layer a cell. On a CPU a kernel
-does it; `sweep_twin` is the same in torch, for other devices and as the definition.
+A sweep is a recurrence from one border to the other, in each of four directions: `a_t = k_tm1 · a_tm1 + p_tm1`. The
+signal that arrives in a cell is the previous cell's, times that cell's gate, plus what that cell adds. So one layer
+reaches as far as a robot slides and learns what stops it, where 3×3 convolutions would need one layer per cell. On a
+CPU a numba kernel computes it; `sweep_reference` does so in torch, for other devices and as the definition.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 import torch
 from numba import njit
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 WAYS = 4
 """Directions of travel: right, left, down, up."""
 OPEN = 1.5
-"""What gates are biased to at the start: most of what arrives is kept."""
+"""Initial bias of the gates: most of a signal is passed on."""
+F32 = NDArray[np.float32]
 HALF, ONE = np.float32(0.5), np.float32(1)
 
 kernel: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
@@ -26,7 +28,7 @@ kernel: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contr
 
 @kernel
 def _line(way: int, line: int, side: int, channels: int) -> tuple[int, int]:
-    """Where a line begins in the cells of a board, [S · S · 4 · C], and how far its next cell is."""
+    """Offset of a line's first cell in a board `[S · S · 4 · C]`, and the distance to its next cell."""
     width = WAYS * channels
     step = width if way < 2 else width * side
     first = way * channels + line * (width * side if way < 2 else width)
@@ -36,8 +38,8 @@ def _line(way: int, line: int, side: int, channels: int) -> tuple[int, int]:
 
 
 @kernel
-def sweep_forward(gate: Any, put: Any, arriving: Any, side: int, channels: int) -> None:
-    """Fill `arriving`, [B, S · S · 4 · C] as all of them; `k = 1/2 + g / (2 + 2 |g|)`, which needs no exponential."""
+def sweep_forward(gate: F32, put: F32, arriving: F32, side: int, channels: int) -> None:
+    """Fill `arriving`; all arrays are `[B, S · S · 4 · C]`. `k = 1/2 + g / (2 + 2 |g|)` needs no exponential."""
     for b in range(len(gate)):
         g, p, a = gate[b], put[b], arriving[b]
         for way in range(WAYS):
@@ -54,10 +56,12 @@ def sweep_forward(gate: Any, put: Any, arriving: Any, side: int, channels: int) 
 
 
 @kernel
-def sweep_backward(kept: Any, wanted: Any, gate_grad: Any, put_grad: Any, side: int, channels: int) -> None:
-    """Fill the gradients of gate and put, from the one of what arrives (`wanted`); `kept` is gate and arriving."""
-    for b in range(len(wanted)):
-        g, a, w, dg, dp = kept[0][b], kept[1][b], wanted[b], gate_grad[b], put_grad[b]
+def sweep_backward(
+    inputs: tuple[F32, F32], out_grad: F32, gate_grad: F32, put_grad: F32, side: int, channels: int
+) -> None:
+    """Fill the gradients of gate and put; `inputs` is gate and arriving, `out_grad` the gradient of arriving."""
+    for b in range(len(out_grad)):
+        g, a, w, dg, dp = inputs[0][b], inputs[1][b], out_grad[b], gate_grad[b], put_grad[b]
         for way in range(WAYS):
             for line in range(side):
                 first, step = _line(way, line, side, channels)
@@ -70,14 +74,14 @@ def sweep_backward(kept: Any, wanted: Any, gate_grad: Any, put_grad: Any, side: 
                         z = g[at + c]
                         dp[to + c] = w[at + c] + (HALF + HALF * z / (ONE + abs(z))) * dp[at + c]
                     at = to
-        # In a loop of its own, with fewer arrays, which LLVM turns into vector code.
+        # A separate loop with fewer arrays, so that LLVM vectorises it.
         for i in range(len(dg)):
             slope = ONE / (ONE + abs(g[i]))
             dg[i] = HALF * slope * slope * dp[i] * a[i]
 
 
 class _Sweep(torch.autograd.Function):
-    """The kernels as an operation of torch."""
+    """The kernels as a torch operation."""
 
     @staticmethod
     def forward(ctx: Any, gate: Tensor, put: Tensor, side: int) -> Tensor:
@@ -89,15 +93,15 @@ class _Sweep(torch.autograd.Function):
         return arriving
 
     @staticmethod
-    def backward(ctx: Any, *wanted: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *out_grad: Tensor) -> tuple[Tensor, Tensor, None]:
         gate, arriving = ctx.saved_tensors
         grads = torch.empty_like(gate), torch.empty_like(gate)
-        kept = _flat(gate), _flat(arriving)
-        sweep_backward(kept, _flat(wanted[0].contiguous()), *map(_flat, grads), ctx.side, gate.shape[-1] // WAYS)
+        inputs = _flat(gate), _flat(arriving)
+        sweep_backward(inputs, _flat(out_grad[0].contiguous()), *map(_flat, grads), ctx.side, gate.shape[-1] // WAYS)
         return (*grads, None)
 
 
-def _flat(tensor: Tensor) -> np.ndarray:
+def _flat(tensor: Tensor) -> F32:
     return tensor.detach().numpy().reshape(len(tensor), -1)
 
 
@@ -105,26 +109,26 @@ def sweep(gate: Tensor, put: Tensor, side: int) -> Tensor:
     """Sweep over boards in four directions.
 
     Args:
-        gate: `[B, S · S, 4 · C]`: how much of what arrives in a cell goes on, between 0 and 1 by `1/2 + g/(2 + 2|g|)`.
-        put: What a cell adds, alike.
+        gate: `[B, S · S, 4 · C]`: the share of an arriving signal that a cell passes on is `1/2 + g/(2 + 2|g|)`.
+        put: What each cell adds, of the same shape.
         side: S.
 
     Returns:
-        What arrives in each cell from right-going, left-going, down-going and up-going sweeps, alike, float32.
+        The signals arriving in each cell from sweeps to the right, left, down and up; same shape, float32.
     """
     if gate.device.type == "cpu":
         return _Sweep.apply(gate, put, side)  # type: ignore[return-value]
-    return sweep_twin(gate, put, side)
+    return sweep_reference(gate, put, side)
 
 
-def sweep_twin(gate: Tensor, put: Tensor, side: int) -> Tensor:
-    """Do the same by torch's own operations."""
+def sweep_reference(gate: Tensor, put: Tensor, side: int) -> Tensor:
+    """Do what `sweep` does with torch operations."""
     boards, channels = len(gate), gate.shape[-1] // WAYS
     shape = (boards, side, side, WAYS, channels)
     keep, put = (0.5 + 0.5 * gate / (1 + gate.abs())).float().view(shape), put.float().view(shape)
     ways = []
     for way in range(WAYS):
-        # Lines first, then cells in the order of travel.
+        # Indexed by board, line and position on the line.
         k, p = (each[:, :, :, way] if way < 2 else each[:, :, :, way].transpose(1, 2) for each in (keep, put))
         order = range(side) if way % 2 == 0 else range(side - 1, -1, -1)
         arrived: dict[int, Tensor] = {}
@@ -138,31 +142,34 @@ def sweep_twin(gate: Tensor, put: Tensor, side: int) -> Tensor:
 
 
 class SweepLayer(nn.Module):
-    """Lets cells tell those along their row and column something, and adds what a cell makes of what it is told."""
+    """Sends signals along rows and columns, and updates each cell from the signals that arrive.
+
+    Attribute names are part of checkpoints: do not rename them.
+    """
 
     def __init__(self, channels: int, side: int) -> None:
         super().__init__()
-        told = WAYS * max(channels // 2, 1)
+        signals = WAYS * max(channels // 2, 1)
         self.side = side
-        self.gate, self.put = nn.Linear(channels, told), nn.Linear(channels, told)
-        self.own, self.told = nn.Linear(channels, channels), nn.Linear(told, channels, bias=False)
+        self.gate, self.put = nn.Linear(channels, signals), nn.Linear(channels, signals)
+        self.own, self.told = nn.Linear(channels, channels), nn.Linear(signals, channels, bias=False)
         nn.init.constant_(self.gate.bias, OPEN)
 
     def forward(self, cells: Tensor) -> Tensor:
-        """`[B, S · S, C]`, the same size out."""
+        """`[B, S · S, C]` → the same shape."""
         arriving = sweep(self.gate(cells), self.put(cells), self.side)
         return cells + (self.own(cells) + self.told(arriving)).relu()
 
 
 class SweepCore(nn.Module):
-    """Layers of sweeps: no memory, and nothing that pools position away."""
+    """Layers of sweeps, without memory. No pooling: positions are kept."""
 
     def __init__(self, channels: int, side: int, layers: int) -> None:
         super().__init__()
         self.layers = nn.ModuleList(SweepLayer(channels, side) for _ in range(layers))
 
     def forward(self, board: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor]:
-        """`[T, B, C, S, S]` → cells `[T · B, S · S, C]`; memory is as it was."""
+        """`[T, B, C, S, S]` → cells `[T · B, S · S, C]`; memory is unchanged."""
         cells = board.flatten(0, 1).permute(0, 2, 3, 1).flatten(1, 2)
         for layer in self.layers:
             cells = layer(cells)

@@ -1,1 +1,1 @@
-"""Soft actor-critic: one learner, two kernels that give the same numbers."""
+"""Soft actor-critic: one learner, two kernels that compute the same numbers."""

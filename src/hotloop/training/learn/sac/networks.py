@@ -1,7 +1,8 @@
-"""SAC's networks: a policy and twin critics, each behind an eye of its own, or all behind one that the critics train.
+"""SAC's networks: a policy and two critics, each with its own encoder, or with one shared encoder.
 
-An eye reads stacks of frames by convolutions. Numbers need none. What follows it is `hidden` layers; with `latent`
-there stands before them a narrow layer, normalised, as is usual behind an eye that is shared.
+An encoder reads stacks of frames by convolutions; only the critics train a shared one. Feature vectors need no encoder.
+The encoder is followed by the `hidden` layers. With `latent` a narrow, normalised layer comes before them, as is usual
+behind a shared encoder. Attribute names such as `eye` are part of checkpoints: do not rename them.
 """
 
 from __future__ import annotations
@@ -19,23 +20,24 @@ from hotloop.errors import HotloopError
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 TWINS = 2
+"""Number of critics."""
 
 
 @dataclass(frozen=True, slots=True)
 class SACShape:
-    """What the networks look like."""
+    """Sizes and options of the networks."""
 
     observation: tuple[int, ...]
-    """`(stack, side, side)` of uint8 frames, or `(F,)` for numbers."""
+    """`(stack, side, side)` of uint8 frames, or `(F,)` for features."""
     actions: int
     """Numbers in an action, each from -1 to 1."""
     convs: tuple[tuple[int, int, int], ...] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
-    """Channels, kernel and stride of each convolution. Not used for numbers."""
+    """Channels, kernel and stride of each convolution. Not used for features."""
     hidden: tuple[int, ...] = (512,)
     shared: bool = False
-    """One eye for all, which the critics train."""
+    """Use one encoder for all networks, which only the critics train."""
     latent: int = 0
-    """Width of the layer behind the eye; 0: none."""
+    """Width of the narrow layer behind the encoder; 0 for none."""
 
     def __post_init__(self) -> None:
         if len(self.observation) not in (1, 3) or min(self.observation) < 1:
@@ -44,30 +46,30 @@ class SACShape:
             raise HotloopError(f"actions is {self.actions}: give at least 1")
         if not self.hidden or min(self.hidden) < 1:
             raise HotloopError(f"hidden is {self.hidden}: give at least one layer, such as (256, 256)")
-        if self.sees and conv_sides(self)[-1] < 1:
+        if self.has_frames and conv_sides(self)[-1] < 1:
             raise HotloopError(f"frames of {self.observation[1]} pixels are too small for convolutions {self.convs}")
 
     @property
-    def sees(self) -> bool:
-        """Are there frames to look at, rather than numbers?"""
+    def has_frames(self) -> bool:
+        """Whether observations are frames rather than features."""
         return len(self.observation) == 3
 
     @property
     def features(self) -> int:
-        """Numbers that an eye hands on."""
-        return self.convs[-1][0] * conv_sides(self)[-1] ** 2 if self.sees else self.observation[0]
+        """Number of outputs of an encoder."""
+        return self.convs[-1][0] * conv_sides(self)[-1] ** 2 if self.has_frames else self.observation[0]
 
 
 def conv_sides(shape: SACShape) -> list[int]:
-    """Return the side of the frames, and of what each convolution makes of them."""
+    """Return the side of the frames, and of the output of each convolution."""
     sides = [shape.observation[1]]
     for _, kernel, stride in shape.convs:
         sides.append((sides[-1] - kernel) // stride + 1)
     return sides
 
 
-class Eye(nn.Module):
-    """The convolutions that read frames, `[B, stack, side, side]` → `[B, features]`; a kernel applies them."""
+class FrameEncoder(nn.Module):
+    """The convolutions from frames `[B, stack, side, side]` to `[B, features]`; the kernels apply them."""
 
     def __init__(self, shape: SACShape) -> None:
         super().__init__()
@@ -79,19 +81,19 @@ class Eye(nn.Module):
 
 
 class Body(nn.Module):
-    """Layers behind an eye: `[B, features]`, and an action beside them, → `[B, outputs]`."""
+    """Layers behind an encoder: features `[B, features]`, and for critics an action, → `[B, outputs]`."""
 
-    def __init__(self, shape: SACShape, beside: int, outputs: int) -> None:
+    def __init__(self, shape: SACShape, action_size: int, outputs: int) -> None:
         super().__init__()
         width = shape.latent or shape.features
         self.narrow = nn.Linear(shape.features, shape.latent) if shape.latent else None
         self.norm = nn.LayerNorm(shape.latent) if shape.latent else None
-        widths = [width + beside, *shape.hidden]
+        widths = [width + action_size, *shape.hidden]
         self.hidden = nn.ModuleList(nn.Linear(n, m) for n, m in pairwise(widths))
         self.head = nn.Linear(widths[-1], outputs)
 
     def forward(self, features: Tensor, action: Tensor | None = None) -> Tensor:
-        """Apply the layers; an action `[B, A]` joins behind the narrow one."""
+        """Apply the layers; an action `[B, A]` is appended behind the narrow layer."""
         x = self.narrowed(features)
         x = x if action is None else torch.cat([x, action], dim=1)
         for linear in self.hidden:
@@ -99,7 +101,7 @@ class Body(nn.Module):
         return self.head(x)
 
     def narrowed(self, features: Tensor) -> Tensor:
-        """Apply what stands before an action joins."""
+        """Apply the narrow layer, if there is one."""
         if self.narrow is None or self.norm is None:
             return features
         return self.norm(self.narrow(features)).tanh()
@@ -110,7 +112,7 @@ class Policy(nn.Module):
 
     def __init__(self, shape: SACShape) -> None:
         super().__init__()
-        self.eye = Eye(shape) if shape.sees and not shape.shared else None
+        self.eye = FrameEncoder(shape) if shape.has_frames and not shape.shared else None
         self.body = Body(shape, 0, 2 * shape.actions)
 
     def forward(self, features: Tensor) -> tuple[Tensor, Tensor]:
@@ -120,12 +122,12 @@ class Policy(nn.Module):
 
 
 class Critics(nn.Module):
-    """Twin values of an action, `[2, B]`; each behind an eye of its own, or both behind that of all."""
+    """Two independent values of an action, `[2, B]`; with an encoder each, or one shared encoder."""
 
     def __init__(self, shape: SACShape) -> None:
         super().__init__()
-        eyes = 0 if not shape.sees else 1 if shape.shared else TWINS
-        self.eyes = nn.ModuleList(Eye(shape) for _ in range(eyes))
+        encoders = 0 if not shape.has_frames else 1 if shape.shared else TWINS
+        self.eyes = nn.ModuleList(FrameEncoder(shape) for _ in range(encoders))
         self.bodies = nn.ModuleList(Body(shape, shape.actions, 1) for _ in range(TWINS))
 
     def forward(self, features: Sequence[Tensor], action: Tensor) -> Tensor:
@@ -134,10 +136,10 @@ class Critics(nn.Module):
 
 
 def squash(mean: Tensor, log_std: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Draw actions `a = tanh(u)`, `u = μ + σ ε`, and return them with their log density.
+    """Sample actions `a = tanh(u)`, `u = μ + σ ε`, and return them with their log density.
 
     `log π(a) = Σ_i [log N(u_i; μ_i, σ_i) − log(1 − tanh² u_i)]`, the last term as `2 (log 2 − u − softplus(−2u))`,
-    which is the same and does not lose its digits where tanh is near 1 (Haarnoja et al., 2018, appendix C).
+    which is equal and stays accurate where tanh is near 1 (Haarnoja et al., 2018, appendix C).
 
     Args:
         mean: `[B, A]`.

@@ -1,15 +1,14 @@
-"""SAC's update in torch, twice: as one writes it, and with the same maths but less work.
+"""Two versions of SAC's update in torch: the reference, and one that does the same maths with less work.
 
-`Plain` is the reference. `Lean` leaves out the gradients that nobody uses (in the actor's loss, those of the critics
-and of what they see), folds the first convolution, keeps channels last, and does Adam and the soft update in one call
-each.
+`Plain` is the reference. `Lean` skips gradients that nothing uses (in the actor's loss, those of the critics and of
+their features), folds the first convolution, uses the channels-last layout, and does Adam and the soft update in one
+call each.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import numpy as np
 import torch
@@ -17,45 +16,45 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as f
 
-from hotloop.training.learn.flat_params import Trained
-from hotloop.training.learn.kernels.frame_input import fold_weights, folded
+from hotloop.training.learn.flat_params import FlatNetwork
+from hotloop.training.learn.kernels.frame_input import fold_frames, fold_weights
 from hotloop.training.learn.learner import TimePhase
-from hotloop.training.learn.sac.networks import TWINS, Body, Critics, Eye, squash
-from hotloop.training.learn.sac.state import ADAM_EPS, PHASES, Chance, SACState
+from hotloop.training.learn.sac.networks import TWINS, Body, Critics, FrameEncoder, squash
+from hotloop.training.learn.sac.state import ADAM_EPS, PHASES, Noise, SACState
 
 Rows = tuple[NDArray, ...]
 
 
 class Plain:
-    """One operation after the other, as one would write it: the reference."""
+    """The reference: one operation after the other."""
 
     FUSED = False
-    """Adam for all parameters in one call?"""
+    """Whether Adam updates all parameters in one call."""
 
     def __init__(self, state: SACState) -> None:
         self.state = state
-        self.actor_optimiser = self._optimiser(state.actor)
-        self.critic_optimiser = self._optimiser(state.critic)
+        self.actor_optimiser = self._make_optimiser(state.actor)
+        self.critic_optimiser = self._make_optimiser(state.critic)
         self._timed: TimePhase = untimed
 
-    def update(self, rows: Rows, chance: Chance, timed: TimePhase) -> Tensor:
+    def update(self, rows: Rows, noise: Noise, timed: TimePhase) -> Tensor:
         """Do one update; return critic loss, actor loss, temperature, entropy and mean value, `[5]`."""
         state, self._timed = self.state, timed
         with timed("input"):
-            obs, next_obs, action, reward, discount = self._tensors(rows, chance)
+            obs, next_obs, action, reward, discount = self._tensors(rows, noise)
             alpha = state.temperature[0].exp()
         with timed("target"):
-            goal = self.goal(next_obs, reward, discount, chance.next_action, alpha)
+            goal = self.goal(next_obs, reward, discount, noise.next_action, alpha)
         with timed("critics"):
-            critic_loss, q, seen = self.critic_loss(obs, action, goal)
+            critic_loss, q, features = self.critic_loss(obs, action, goal)
             self._step(self.critic_optimiser, critic_loss)
         with timed("actor"):
-            actor_loss, log_prob = self.actor_loss(obs, seen, chance.action, alpha)
+            actor_loss, log_prob = self.actor_loss(obs, features, noise.action, alpha)
             self._step(self.actor_optimiser, actor_loss)
         with timed("temperature"):
-            self._heat(log_prob)
+            self._update_temperature(log_prob)
         with timed("soft update"):
-            self._follow()
+            self._update_target()
             state.updates += 1
         return torch.stack([critic_loss.detach(), actor_loss.detach(), alpha, -log_prob.mean(), q.mean()])
 
@@ -68,85 +67,86 @@ class Plain:
 
     @torch.no_grad()
     def goal(self, next_obs: Tensor, reward: Tensor, discount: Tensor, noise: Tensor, alpha: Tensor) -> Tensor:
-        """What the critics should say, `[B]`: `r + γ (min_i Q⁻_i(s', a') − α log π(a'|s'))`, `a' ~ π(s')`."""
+        """Target of the critics, `[B]`: `r + γ (min_i Q⁻_i(s', a') − α log π(a'|s'))`, `a' ~ π(s')`."""
         state = self.state
         features = self._policy_features(next_obs)
-        next_action, log_prob = self._drawn(features, noise)
-        seen = [features] * TWINS if state.config.shape.shared else self._look(state.target, next_obs)
-        next_q = self._values(state.target, seen, next_action).amin(dim=0)
+        next_action, log_prob = self._sample_action(features, noise)
+        shared = state.config.shape.shared
+        critic_features = [features] * TWINS if shared else self._critic_features(state.target, next_obs)
+        next_q = self._values(state.target, critic_features, next_action).amin(dim=0)
         return reward + discount * (next_q - alpha * log_prob)
 
     def critic_loss(self, obs: Tensor, action: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
         """`Σ_i mean (Q_i(s, a) − goal)²`; also the values `[2, B]` and the features."""
-        seen = self._look(self.state.critics, obs)
-        q = self._values(self.state.critics, seen, action)
-        return (q - goal).square().mean(dim=1).sum(), q.detach(), [each.detach() for each in seen]
+        features = self._critic_features(self.state.critics, obs)
+        q = self._values(self.state.critics, features, action)
+        return (q - goal).square().mean(dim=1).sum(), q.detach(), [each.detach() for each in features]
 
-    def actor_loss(self, obs: Tensor, seen: list[Tensor], noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+    def actor_loss(self, obs: Tensor, features: list[Tensor], noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
         """`mean (α log π(a|s) − min_i Q_i(s, a))`, `a ~ π(s)`; also the log densities `[B]`.
 
-        Behind the eye of all the policy looks at what the critics saw before their update, and does not train it.
+        A shared encoder is not trained here: the policy uses the critics' features from before their update.
         """
         state = self.state
         if state.config.shape.shared:
-            features = seen[0]
+            policy_features = features[0]
         else:
-            features, seen = self._policy_features(obs), self._look(state.critics, obs)
-        action, log_prob = self._drawn(features, noise)
-        q = self._values(state.critics, seen, action).amin(dim=0)
+            policy_features, features = self._policy_features(obs), self._critic_features(state.critics, obs)
+        action, log_prob = self._sample_action(policy_features, noise)
+        q = self._values(state.critics, features, action).amin(dim=0)
         return (alpha * log_prob - q).mean(), log_prob.detach()
 
-    def _tensors(self, rows: Rows, chance: Chance) -> tuple[Tensor, ...]:
+    def _tensors(self, rows: Rows, noise: Noise) -> tuple[Tensor, ...]:
         obs, action, reward, next_obs, discount = rows
-        now, then = (None, None) if chance.shift is None else chance.shift
+        shift, next_shift = (None, None) if noise.shift is None else noise.shift
         others = [
             torch.from_numpy(np.ascontiguousarray(each)).to(self.state.device) for each in (action, reward, discount)
         ]
-        return (self._input(obs, now), self._input(next_obs, then), *others)
+        return (self._input(obs, shift), self._input(next_obs, next_shift), *others)
 
     def _input(self, obs: NDArray, shift: NDArray[np.int64] | None) -> Tensor:
         x = torch.from_numpy(np.ascontiguousarray(obs)).to(self.state.device)
-        if not self.state.config.shape.sees:
+        if not self.state.config.shape.has_frames:
             return x
         x = x.float() / 255
-        return x if shift is None else moved(x, torch.from_numpy(shift).to(x.device))
+        return x if shift is None else shift_frames(x, torch.from_numpy(shift).to(x.device))
 
-    def _see(self, eye: Eye, x: Tensor) -> Tensor:
-        for k, conv in enumerate(eye.convs):
+    def _encode(self, encoder: FrameEncoder, x: Tensor) -> Tensor:
+        for k, conv in enumerate(encoder.convs):
             with self._timed(f"conv{k + 1}"):
                 x = conv(x).relu()
         return x.flatten(1)
 
-    def _drawn(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+    def _sample_action(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions of the policy, and their log densities."""
         with self._timed("fc"):
             mean, log_std = self.state.policy(features)
             return squash(mean, log_std, noise)
 
     def _policy_features(self, x: Tensor) -> Tensor:
-        """What the policy knows of observations."""
+        """Input of the policy's layers for observations."""
         shape, state = self.state.config.shape, self.state
-        if not shape.sees:
+        if not shape.has_frames:
             return x
-        eye = state.critics.eyes[0] if shape.shared else state.policy.eye
-        assert isinstance(eye, Eye)
-        return self._see(eye, x)
+        encoder = state.critics.eyes[0] if shape.shared else state.policy.eye
+        assert isinstance(encoder, FrameEncoder)
+        return self._encode(encoder, x)
 
-    def _look(self, critics: Critics, x: Tensor) -> list[Tensor]:
-        """What each critic knows of observations, `[B, features]` each."""
+    def _critic_features(self, critics: Critics, x: Tensor) -> list[Tensor]:
+        """Input of each critic's layers for observations, `[B, features]` each."""
         if not critics.eyes:
             return [x] * TWINS
-        seen = [self._see(eye, x) for eye in critics.eyes]  # type: ignore[arg-type]
-        return seen * TWINS if len(seen) == 1 else seen
+        features = [self._encode(encoder, x) for encoder in critics.eyes]  # type: ignore[arg-type]
+        return features * TWINS if len(features) == 1 else features
 
-    def _values(self, critics: Critics, seen: Sequence[Tensor], action: Tensor) -> Tensor:
+    def _values(self, critics: Critics, features: Sequence[Tensor], action: Tensor) -> Tensor:
         with self._timed("fc"):
-            return critics(seen, action)
+            return critics(features, action)
 
-    def _optimiser(self, trained: Trained) -> Any:
-        return trained.adam(self.state.config.lr, ADAM_EPS, self.state.updates, self.FUSED)
+    def _make_optimiser(self, network: FlatNetwork) -> torch.optim.Adam:
+        return network.adam(self.state.config.lr, ADAM_EPS, self.state.updates, self.FUSED)
 
-    def _step(self, optimiser: Any, loss: Tensor) -> None:
+    def _step(self, optimiser: torch.optim.Adam, loss: Tensor) -> None:
         optimiser.zero_grad()
         with self._timed("backward"):
             loss.backward()
@@ -154,19 +154,19 @@ class Plain:
             optimiser.step()
 
     @torch.no_grad()
-    def _heat(self, log_prob: Tensor) -> None:
+    def _update_temperature(self, log_prob: Tensor) -> None:
         """Move log α by Adam along the gradient of `−log α · mean(log π + H)`."""
         state = self.state
         step, (log_alpha, mean, square) = state.updates + 1, state.temperature.unbind()
-        gradient = -(log_prob.mean() + state.config.wanted_entropy)
+        gradient = -(log_prob.mean() + state.config.entropy_goal)
         mean.lerp_(gradient, 1 - 0.9)
         square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
         size = (square / (1 - 0.999**step)).sqrt_().add_(ADAM_EPS)
         log_alpha.sub_(state.config.lr * (mean / (1 - 0.9**step)) / size)
 
     @torch.no_grad()
-    def _follow(self) -> None:
-        """Move the target a little towards the critics, parameter by parameter."""
+    def _update_target(self) -> None:
+        """Move the target by τ of the way to the critics."""
         state = self.state
         ours = dict(state.critics.named_parameters())
         for name, parameter in state.target.named_parameters():
@@ -174,64 +174,65 @@ class Plain:
 
 
 def untimed(name: str, /) -> AbstractContextManager[object]:
-    """Time nothing."""
+    """Do not time anything."""
     return nullcontext()
 
 
-def moved(frames: Tensor, shift: Tensor) -> Tensor:
-    """Move frames `[B, C, S, S]` up and left by `shift` `[B, 2]` pixels; edges are repeated."""
+def shift_frames(frames: Tensor, shift: Tensor) -> Tensor:
+    """Shift frames `[B, C, S, S]` up and left by `shift` `[B, 2]` pixels; edges are repeated."""
     count, _, side, _ = frames.shape
-    place = torch.arange(side, device=frames.device)
-    y, x = ((place + shift[:, k, None]).clamp(0, side - 1) for k in range(2))
-    which = torch.arange(count, device=frames.device)
-    return frames[which[:, None, None], :, y[:, :, None], x[:, None, :]].permute(0, 3, 1, 2)
+    position = torch.arange(side, device=frames.device)
+    y, x = ((position + shift[:, k, None]).clamp(0, side - 1) for k in range(2))
+    row = torch.arange(count, device=frames.device)
+    return frames[row[:, None, None], :, y[:, :, None], x[:, None, :]].permute(0, 3, 1, 2)
 
 
 class Lean(Plain):
-    """The same with less work."""
+    """Computes the same with less work."""
 
     FUSED = True
 
     def __init__(self, state: SACState) -> None:
         config = state.config
-        first = config.shape.convs[0] if config.shape.sees else (0, 1, 1)
+        first = config.shape.convs[0] if config.shape.has_frames else (0, 1, 1)
         self._fold = first[2] if first[1] % first[2] == 0 and config.shape.observation[-1] % first[2] == 0 else 1
         super().__init__(state)
         if config.compiled:
-            for name in ("goal", "critic_loss", "actor_loss"):
-                setattr(self, name, torch.compile(getattr(self, name), dynamic=False))
+            self.goal = torch.compile(self.goal, dynamic=False)
+            self.critic_loss = torch.compile(self.critic_loss, dynamic=False)
+            self.actor_loss = torch.compile(self.actor_loss, dynamic=False)
 
-    def update(self, rows: Rows, chance: Chance, timed: TimePhase) -> Tensor:
-        """Do one update; return what `Plain.update` does."""
+    def update(self, rows: Rows, noise: Noise, timed: TimePhase) -> Tensor:
+        """Do one update; return the same numbers as `Plain.update`."""
         config = self.state.config
-        # Compiled code has no parts that could be timed.
-        shown = (lambda name: timed(name) if name in PHASES else nullcontext()) if config.compiled else timed
+        # Inside compiled code nothing can be timed.
+        timed_here = (lambda name: timed(name) if name in PHASES else nullcontext()) if config.compiled else timed
         with torch.autocast(self.state.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
-            return super().update(rows, chance, shown)
+            return super().update(rows, noise, timed_here)
 
-    def actor_loss(self, obs: Tensor, seen: list[Tensor], noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """The same; the critics' weights get no gradients, which would be thrown away."""
+    def actor_loss(self, obs: Tensor, features: list[Tensor], noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
+        """Compute the same, without the gradients of the critics' weights, which are not used."""
         state = self.state
         if state.config.shape.shared:
-            features = seen[0]
+            policy_features = features[0]
         else:
-            features = self._policy_features(obs)
+            policy_features = self._policy_features(obs)
             with torch.no_grad():
-                seen = self._look(state.critics, obs)
-        action, log_prob = self._drawn(features, noise)
+                features = self._critic_features(state.critics, obs)
+        action, log_prob = self._sample_action(policy_features, noise)
         with self._timed("fc"):
-            pairs = zip(state.critics.bodies, seen, strict=True)
-            q = torch.stack([_value(body, x, action) for body, x in pairs])  # type: ignore[arg-type]
+            pairs = zip(state.critics.bodies, features, strict=True)
+            q = torch.stack([_action_value(body, x, action) for body, x in pairs])  # type: ignore[arg-type]
         return (alpha * log_prob - q.amin(dim=0)).mean(), log_prob.detach()
 
     def _input(self, obs: NDArray, shift: NDArray[np.int64] | None) -> Tensor:
-        if not self.state.config.shape.sees:
+        if not self.state.config.shape.has_frames:
             return super()._input(obs, shift)
-        x = folded(obs, self._fold, shift).to(self.state.device)
+        x = fold_frames(obs, self._fold, shift).to(self.state.device)
         return x if self.state.config.channels_last else x.contiguous()
 
-    def _see(self, eye: Eye, x: Tensor) -> Tensor:
-        first, *others = eye.convs
+    def _encode(self, encoder: FrameEncoder, x: Tensor) -> Tensor:
+        first, *others = encoder.convs
         with self._timed("conv1"):
             weight = fold_weights(first.weight, self._fold)  # type: ignore[arg-type]
             x = f.conv2d(x, weight, first.bias, self._stride).relu_()  # type: ignore[arg-type]
@@ -242,27 +243,27 @@ class Lean(Plain):
 
     @property
     def _stride(self) -> int:
-        """What is left of the first convolution's stride."""
+        """Stride of the first convolution after folding."""
         return self.state.config.shape.convs[0][2] // self._fold
 
-    def _look(self, critics: Critics, x: Tensor) -> list[Tensor]:
+    def _critic_features(self, critics: Critics, x: Tensor) -> list[Tensor]:
         if not self.state.config.batched or len(critics.eyes) != TWINS:
-            return super()._look(critics, x)
-        first, *others = zip(*(eye.convs for eye in critics.eyes), strict=True)  # type: ignore[union-attr]
+            return super()._critic_features(critics, x)
+        first, *others = zip(*(encoder.convs for encoder in critics.eyes), strict=True)  # type: ignore[union-attr]
         with self._timed("conv1"):
             weight = torch.cat([fold_weights(each.weight, self._fold) for each in first])
             x = f.conv2d(x, weight, torch.cat([each.bias for each in first]), self._stride).relu_()
         for k, pair in enumerate(others):
             with self._timed(f"conv{k + 2}"):
-                weight, bias = (torch.cat([getattr(each, name) for each in pair]) for name in ("weight", "bias"))
+                weight, bias = torch.cat([each.weight for each in pair]), torch.cat([each.bias for each in pair])
                 x = f.conv2d(x, weight, bias, pair[0].stride, groups=TWINS).relu_()
         return [part.flatten(1) for part in x.chunk(TWINS, dim=1)]
 
-    def _values(self, critics: Critics, seen: Sequence[Tensor], action: Tensor) -> Tensor:
+    def _values(self, critics: Critics, features: Sequence[Tensor], action: Tensor) -> Tensor:
         if not self.state.config.batched:
-            return super()._values(critics, seen, action)
+            return super()._values(critics, features, action)
         with self._timed("fc"):
-            return self._both_values(critics, torch.stack(list(seen)), action)
+            return self._both_values(critics, torch.stack(list(features)), action)
 
     def _both_values(self, critics: Critics, x: Tensor, action: Tensor) -> Tensor:
         first, second = critics.bodies
@@ -275,18 +276,18 @@ class Lean(Plain):
         return _both(first.head, second.head, x).squeeze(2)  # type: ignore[arg-type]
 
     @torch.no_grad()
-    def _follow(self) -> None:
+    def _update_target(self) -> None:
         state = self.state
         state.target_weights.lerp_(state.critic.weights[-len(state.target_weights) :], state.config.tau)
 
 
-def _value(body: Body, features: Tensor, action: Tensor) -> Tensor:
-    """Values `[B]` of actions, with gradients for these alone: not for the weights, nor for what is seen."""
+def _action_value(body: Body, features: Tensor, action: Tensor) -> Tensor:
+    """Values `[B]` of actions, with gradients for the actions only, not for weights or features."""
     first, *others = body.hidden
     width = first.in_features - action.shape[1]  # type: ignore[operator]
     with torch.no_grad():
-        known = f.linear(body.narrowed(features), first.weight[:, :width], first.bias)  # type: ignore[index, arg-type]
-    x = f.relu(known + action @ first.weight[:, width:].detach().T)  # type: ignore[index]
+        constant = f.linear(body.narrowed(features), first.weight[:, :width], first.bias)  # type: ignore[index, arg-type]
+    x = f.relu(constant + action @ first.weight[:, width:].detach().T)  # type: ignore[index]
     for linear in [*others, body.head]:
         x = f.linear(x, linear.weight.detach(), linear.bias.detach())  # type: ignore[union-attr, operator]
         x = x if linear is body.head else x.relu()
