@@ -19,7 +19,7 @@ import torch
 from measure import Estimate, Row, Times, against_limit, estimate, interleave, main, number, ratio_of, say
 
 from hotloop.training.learn import DQN, DQNConfig, QShape
-from hotloop.training.learn.kernel_choice import made_up_batch
+from hotloop.training.learn.kernel_choice import random_dqn_batch
 
 INPUTS, ACTIONS, BATCH, UPDATES = 10, 3, 64, 8
 HIDDEN = 128
@@ -76,17 +76,17 @@ def sb3_update() -> Callable[[], object]:
 
 
 def numpy_update(batch: Any) -> Callable[[], object]:
-    """The kernel's twin: plain NumPy."""
+    """The kernel's reference implementation in plain NumPy."""
     from hotloop.training.learn.dqn import fused_reference
     from hotloop.training.learn.dqn.fused import FusedMLP
 
     kernel = DQN(CONFIG, kernel="numba")._kernel
     assert isinstance(kernel, FusedMLP)
     weighted = batch._replace(weight=np.ones(UPDATES * BATCH, np.float32))
-    done, silence = [0], np.empty((0, 2, 0), np.float32)
+    done, no_noise = [0], np.empty((0, 2, 0), np.float32)
 
     def update() -> None:
-        fused_reference.update_many(kernel.vectors, weighted, kernel.net, kernel.numbers, silence, done[0])
+        fused_reference.update_many(kernel.vectors, weighted, kernel.net, kernel.numbers, no_noise, done[0])
         done[0] += UPDATES
 
     return update
@@ -94,7 +94,7 @@ def numpy_update(batch: Any) -> Callable[[], object]:
 
 def variants() -> dict[str, Callable[[], object]]:
     """By name, a call that does UPDATES updates."""
-    batch = made_up_batch(CONFIG, UPDATES, np.random.default_rng(0))
+    batch = random_dqn_batch(CONFIG, UPDATES, np.random.default_rng(0))
 
     def ours(kernel: str) -> Callable[[], object]:
         learner = DQN(CONFIG, kernel=kernel)

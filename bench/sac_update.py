@@ -14,7 +14,7 @@ import torch
 from measure import Row, against_limit, estimate, interleave, main, ratio_of, say
 
 from hotloop.training.learn import SAC, SACConfig
-from hotloop.training.learn.kernel_choice import made_up_steps
+from hotloop.training.learn.kernel_choice import random_sac_batch
 from hotloop.training.pipelines.sac_carracing import FAITHFUL, Config, _learner_config
 from hotloop.training.run.update_report import UpdateReport, flops_of, peak_flops_per_s
 
@@ -57,14 +57,14 @@ def run(quick: bool) -> list[Row]:
 def updating(config: SACConfig, kernel: str) -> Callable[[], object]:
     """Return a call that does one update."""
     learner = SAC(config, kernel=kernel)
-    batch = made_up_steps(config, 1, np.random.default_rng(0))
+    batch = random_sac_batch(config, 1, np.random.default_rng(0))
     return lambda: learner.update(batch)
 
 
 def phases(config: SACConfig, updates: int) -> Row:
     """How far the whole of an update, on a batch that is there already, is from the sum of its phases."""
     learner = SAC(config, kernel="lean")
-    batch = made_up_steps(config, 1, np.random.default_rng(0))
+    batch = random_sac_batch(config, 1, np.random.default_rng(0))
     report = UpdateReport(learner, lambda _: None)
     summed, whole = np.empty(updates), np.empty(updates)
     learner.update(batch)
