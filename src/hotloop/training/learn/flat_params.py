@@ -124,7 +124,9 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> Arrays:
 
 
 def match_arrays(tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, Tensor]]:
-    """Pair each float32 tensor with the array of its name. Changes nothing, so a bad checkpoint is found first.
+    """Pair each float32 tensor with the array of its name.
+
+    Nothing is changed: match all tensors before assigning any, so that a bad checkpoint leaves the learner as it was.
 
     Raises:
         HotloopError: An array is missing, has another shape or is not finite.
@@ -134,7 +136,7 @@ def match_arrays(tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray]) -
 
 @torch.no_grad()
 def assign(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy into each first tensor the second one, in place."""
+    """Copy the second tensor of each pair into the first."""
     for own, loaded in pairs:
         own.copy_(loaded)
 

@@ -163,7 +163,7 @@ class FrameDQNState:
         self.online = FlatNetwork(network)
         self.updates = 0
         self.loss_scale = 65536.0 if config.precision == "float16" else 1.0
-        """Factor of the loss for float16 gradients; it is reduced when they overflow."""
+        """Factor of the loss for float16 gradients; it is adapted so that they do not overflow."""
 
     def checkpoint_tensors(self) -> dict[str, Tensor]:
         """Return all tensors of a checkpoint by name, as views."""

@@ -112,7 +112,7 @@ class _Block:
         for r in range(rows):
             for h, (begin, mask) in enumerate(halves):
                 value = builder.load(sums[r * len(halves) + h])
-                # This order of arguments preserves NaN, like torch's ReLU.
+                # NaN is not below the floor in an ordered comparison, so it is kept, as in torch's ReLU.
                 value = builder.select(builder.fcmp_ordered("<", value, self.floor), self.floor, value)
                 self.store(value, self.address(0, at[r], begin), mask)
 

@@ -2,7 +2,7 @@
 
 The input is planes or pictures. Pictures are cut into cells by the first layer: a core on pixels would do many times
 the arithmetic for the same board. If planes are predicted from pictures, the rest is the network for planes. Spans have
-the names of the study that this pipeline reproduces.
+the names of the study's timers (see docs/ricochet.md).
 """
 
 from __future__ import annotations
