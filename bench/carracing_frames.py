@@ -21,7 +21,7 @@ from scipy.ndimage import gaussian_filter
 from hotloop.training.envs.carracing import CarRacingConfig
 from hotloop.training.envs.carracing.centre_line_driver import drive
 from hotloop.training.envs.carracing.game import Game
-from hotloop.training.envs.carracing.observation import Sight
+from hotloop.training.envs.carracing.observation import Observer
 from hotloop.training.tasks.carracing import as_seen
 
 FRAMES, EPISODES, LENGTH = 1000, 5, 700
@@ -76,14 +76,14 @@ def collect() -> tuple[dict[Pair, list[tuple[float, float]]], list[np.ndarray]]:
     for episode in range(EPISODES):
         game = Official()
         game.reset(seed=100 + episode)
-        driver = Sight(game, CarRacingConfig(state="vector"))
-        sights = {pair: Sight(game, CarRacingConfig("visual", *pair)) for pair in PAIRS}
-        for sight in (driver, *sights.values()):
-            sight.begin()
+        driver = Observer(game, CarRacingConfig(state="vector"))
+        observers = {pair: Observer(game, CarRacingConfig("visual", *pair)) for pair in PAIRS}
+        for observer in (driver, *observers.values()):
+            observer.start_episode()
         for frame in range(LENGTH):
-            official, _, over, _, _ = game.step(drive(driver.look()))
+            official, _, over, _, _ = game.step(drive(driver.observe()))
             if frame in compared or (episode, frame) in SHOWN:
-                ours = {pair: sight.look() for pair, sight in sights.items()}
+                ours = {pair: observer.observe() for pair, observer in observers.items()}
                 if (episode, frame) in SHOWN:
                     rows.append(side_by_side(official, ours[PLAIN], ours[FINE]))
                 if frame in compared:

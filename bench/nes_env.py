@@ -78,7 +78,7 @@ def whole(env: MarioEnv) -> Callable[[], object]:
 def bare(env: MarioEnv) -> Callable[[], object]:
     """The same frames by the core alone, from the same state."""
     env.reset()
-    emulator, begin = env._emulator, env._begins[LEVEL]
+    emulator, begin = env._emulator, env._level_starts[LEVEL]
     masks = [MASKS[int(each)] for each in load_routes()[LEVEL][:STEPS]]
     press, step = emulator._core.set_button_mask, emulator._core.step
 

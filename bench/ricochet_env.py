@@ -17,7 +17,7 @@ from hotloop.clock import now_ns
 from hotloop.training.envs.numba_tools import kernel
 from hotloop.training.envs.ricochet import LEVELS, RicochetVectorEnv
 from hotloop.training.envs.ricochet.board_kernels import find_stops, pack_robots, slide
-from hotloop.training.envs.ricochet.kernels import bare_search, bare_state
+from hotloop.training.envs.ricochet.kernels import borrow_search, borrow_state
 from hotloop.training.envs.ricochet.memory_layout import GOAL, TARGET, Search, State
 from hotloop.training.envs.ricochet.solver import canonical, find_bounds, new_search, solve_board
 
@@ -147,7 +147,7 @@ def solver(level: int, rounds: int) -> list[Row]:
 @kernel
 def deepen(games: State, most: int, memory: Search) -> int:
     """Solve all boards as we do."""
-    state, search, total = bare_state(games), bare_search(memory), 0
+    state, search, total = borrow_state(games), borrow_search(memory), 0
     for i in range(len(state.vitals)):
         total += solve_board(state, i, 4, most, search)
     return total
@@ -156,7 +156,7 @@ def deepen(games: State, most: int, memory: Search) -> int:
 @kernel
 def widen(games: State, most: int, memory: Search, space: tuple[np.ndarray, np.ndarray]) -> int:
     """Find the length of all boards' solutions breadth-first."""
-    state, search, total = bare_state(games), bare_search(memory), 0
+    state, search, total = borrow_state(games), borrow_search(memory), 0
     for i in range(len(state.vitals)):
         total += breadth_first(state, i, most, search, space)
     return total

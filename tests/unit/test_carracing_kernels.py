@@ -172,8 +172,8 @@ def test_see(drawn: Any, seed: int) -> None:
     _, track, _ = world_of(seed)
     car = car_of(drawn, track)
     numbers = np.empty(memory_layout.VECTOR_NUMBERS, np.float32)
-    kernels.see(track, car, FIELD.half, numbers)
-    np.testing.assert_allclose(numbers, reference.see(track, car, FIELD.half), rtol=1e-5, atol=1e-6)
+    kernels.write_vector_state(track, car, FIELD.half, numbers)
+    np.testing.assert_allclose(numbers, reference.vector_state(track, car, FIELD.half), rtol=1e-5, atol=1e-6)
 
 
 def test_see_on_a_straight_track() -> None:
@@ -183,7 +183,7 @@ def test_see_on_a_straight_track() -> None:
     car[memory_layout.X], car[memory_layout.Y], car[memory_layout.ANGLE] = 2.0, 35.0, 0.1
     car[memory_layout.SPEED_X], car[memory_layout.SPEED_Y] = -10 * math.sin(0.1), 10 * math.cos(0.1)
     numbers = np.empty(memory_layout.VECTOR_NUMBERS, np.float32)
-    kernels.see(track, car, 100.0, numbers)
+    kernels.write_vector_state(track, car, 100.0, numbers)
     assert numbers[:2].tolist() == pytest.approx([0.02, 0.35])
     assert numbers[4:6].tolist() == pytest.approx([0.2, 0.0], abs=1e-7)
     assert numbers[12:16].tolist() == pytest.approx([0.2, math.sin(0.1), math.cos(0.1), 0.0])

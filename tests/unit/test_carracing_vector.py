@@ -20,7 +20,7 @@ import hotloop
 import hotloop.training.envs
 from hotloop.errors import HotloopError
 from hotloop.training.envs.carracing import CarRacingEnv, CarRacingVectorEnv
-from hotloop.training.envs.carracing.vector import _workers
+from hotloop.training.envs.carracing.vector import _count_workers
 
 
 def actions_of(steps: int, cars: int, seed: int = 0) -> np.ndarray:
@@ -79,7 +79,7 @@ def test_a_car_drives_as_it_would_alone() -> None:
 def test_the_end_of_an_episode_is_told_in_the_same_step() -> None:
     env = make(2, max_frames=3)
     env.reset(seed=1)
-    env._group.cars[1]._frames = 1  # pyright: ignore[reportOptionalMemberAccess]
+    env._batch.cars[1]._frames = 1  # pyright: ignore[reportOptionalMemberAccess]
     steps = [env.step(actions) for actions in actions_of(3, 2)]
     assert [step[3].tolist() for step in steps] == [[False, False], [False, True], [True, False]]
     assert "final_obs" not in steps[0][4]
@@ -103,7 +103,7 @@ def test_next_step_mode() -> None:
 def test_disabled_mode_waits_for_a_reset() -> None:
     env = make(2, max_frames=2, autoreset_mode=AutoresetMode.DISABLED)
     env.reset(seed=1)
-    env._group.cars[0]._frames = 1  # pyright: ignore[reportOptionalMemberAccess]
+    env._batch.cars[0]._frames = 1  # pyright: ignore[reportOptionalMemberAccess]
     seen, _, _, truncated, info = env.step(np.zeros((2, 3), np.float32))
     assert truncated.tolist() == [True, False]
     assert info["_lap_finished"].tolist() == [False, False]
@@ -235,9 +235,9 @@ def test_make_vec_and_render() -> None:
 def test_cores_are_counted_where_a_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
-    assert [_workers(None, cars, None) for cars in (1, 2, 8)] == [0, 2, 3]
+    assert [_count_workers(None, cars, None) for cars in (1, 2, 8)] == [0, 2, 3]
     monkeypatch.setattr(os, "cpu_count", lambda: None)
-    assert _workers(None, 8, None) == 1
+    assert _count_workers(None, 8, None) == 1
 
 
 def test_a_worker_that_is_told_to_records_itself(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.envs.nes import memory_layout
 from hotloop.training.envs.nes.emulator import Emulator, EmulatorBusy, mask_of
 from hotloop.training.envs.nes.rom import RUNNER
-from hotloop.training.envs.nes.start_states import begin_level
+from hotloop.training.envs.nes.start_states import start_level
 
 
 @pytest.fixture
@@ -29,7 +29,7 @@ def test_memory_and_picture_are_the_cores_own(emulator: Emulator) -> None:
     """What stable-retro copies and converts is what is read in place, and what is written is in the game."""
     from stable_retro.data import GameData
 
-    begin_level(emulator, 1, 1, runner=True)
+    start_level(emulator, 1, 1, runner=True)
     emulator.press(mask_of("RIGHT", "A"))
     emulator.run(20)
     core, data = emulator._core, GameData()
@@ -50,7 +50,7 @@ def test_memory_and_picture_are_the_cores_own(emulator: Emulator) -> None:
 
 
 def test_a_state_goes_on_exactly(emulator: Emulator) -> None:
-    state = begin_level(emulator, 1, 2, runner=True)
+    state = start_level(emulator, 1, 2, runner=True)
     ends = []
     for _ in range(2):
         emulator.load(state)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hotloop.errors import HotloopError
-from hotloop.training.envs.nes.preprocess import Shrinker, overlaps, shrink_twin
+from hotloop.training.envs.nes.preprocess import Shrinker, overlaps, shrink_reference
 
 SHAPE = (224, 240)
 WHITE, RED, BLACK = 0xFFFF, 0xF800, 0
@@ -20,7 +20,7 @@ def test_kernel_and_twin_agree(seed: int, size: int, colours: int) -> None:
     rng = np.random.default_rng(seed)
     palette = rng.integers(0, 65536, colours)
     frame, earlier = palette[rng.integers(0, colours, (2, *SHAPE))].astype(np.uint16)
-    assert np.array_equal(Shrinker(SHAPE, size)(frame, earlier), shrink_twin(frame, earlier, size))
+    assert np.array_equal(Shrinker(SHAPE, size)(frame, earlier), shrink_reference(frame, earlier, size))
 
 
 @pytest.mark.parametrize("size", [84, 128])

@@ -49,7 +49,7 @@ def test_each_level_can_be_finished_and_the_game_is_never_late(level: str) -> No
         env.reset()
         assert env._emulator.ram[memory_layout.STAGE] == int(level[-1]) - 1
         # A route begins at the first frame of the level, a reset one later.
-        env._emulator.load(env._begins[level])
+        env._emulator.load(env._level_starts[level])
         before = int(env._emulator.ram[LATE])
         rewards, info = [], {}
         for action in load_routes()[level]:
@@ -180,7 +180,7 @@ def test_places_are_kept_also_if_no_episode_began_at_one() -> None:
         assert env.reset()[1]["x"] == 40
         for action in route:
             env.step(action)
-        assert len(env._places["1-1"]) > 1
+        assert len(env._start_states["1-1"]) > 1
         assert {env.reset(seed=seed)[1]["x"] for seed in range(5)} == {40}
         state = env.save()
     with playing(start="reached") as env:  # from a state, before any other reset
@@ -245,7 +245,7 @@ def test_play_without_sense_does_not_finish_the_first_level(policy: str) -> None
     [
         ({"size": 96}, "size is 96: give one of 84, 128"),
         ({"actions": "all"}, "actions is 'all': give one of simple, complex"),
-        ({"skip": 0}, "skip is 0: give a whole number of at least 1"),
+        ({"skip": 0}, "skip is 0: give a whole number from 1 to 10000"),
         ({"level": "first"}, "level is 'first': give a world and a level such as 1-2, or random"),
         ({"level": "2-1"}, "level is '2-1': give one of 1-1, 1-2, 1-3, 1-4"),
         ({"sticky": 1.0}, "sticky is 1.0: give a number from 0 to below 1"),

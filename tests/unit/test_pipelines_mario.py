@@ -84,7 +84,7 @@ def test_a_cartridge_that_was_moved_is_one_line(tmp_path: Path) -> None:
         lambda: mario.levels(config, ["1-2"]),
         lambda: mario.places(replace(config, level="random"), None, False),
     ):
-        with pytest.raises(HotloopError, match=r"moved\.nes' cannot be read .* wants it where it was$"):
+        with pytest.raises(HotloopError, match=r"moved\.nes' cannot be read .* needs it at the same path$"):
             call()
 
 

@@ -49,7 +49,7 @@ def test_what_it_says_of_a_board_is_so(made: Path) -> None:
         env = RicochetEnv(size=9, robots=3)
         _, info = env.reset(options={"puzzles": found.puzzles.take([i])})
         assert info["optimal"] == best.length
-        actions = [int(action) for action in found.solutions[i] if action != bank.NOTHING]
+        actions = [int(action) for action in found.solutions[i] if action != bank.END]
         assert len(actions) == best.length
         assert [env.step(action)[2] for action in actions] == [False] * (best.length - 1) + [True]
 
@@ -134,7 +134,7 @@ def test_a_damaged_bank_is_refused_and_left_as_it_is(made: Path, tmp_path: Path,
     [
         (
             {"size": 8},
-            "has boards of size 9 with robots 3, and size 8 with robots 3 is asked for: give size=9, robots=3",
+            "has boards of size 9 with robots 3, not of size 8 with robots 3: give size=9, robots=3",
         ),
         ({"bank": "/no/such/bank"}, "/no/such/bank is no puzzle bank"),
     ],

@@ -16,7 +16,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import hotloop.training.envs
 from hotloop.errors import HotloopError
 from hotloop.spans import registry
-from hotloop.training.array_pool import Shelf
+from hotloop.training.array_pool import ArrayPool
 from hotloop.training.envs.ricochet import OBSERVATIONS, RicochetEnv, RicochetVectorEnv
 
 Played = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]
@@ -104,17 +104,17 @@ def test_what_was_handed_out_stays_as_it_is(observation: str) -> None:
         np.testing.assert_array_equal(array, copy)
 
 
-def test_a_shelf_hands_out_what_nobody_holds() -> None:
-    shelf = Shelf((4,), np.uint8, most=2)
-    first, second = shelf.take(), shelf.take()
+def test_array_pool_reuses_only_unreferenced_arrays() -> None:
+    pool = ArrayPool((4,), np.uint8, capacity=2)
+    first, second = pool.take(), pool.take()
     assert not np.shares_memory(first, second)
-    part, place = first.reshape(2, 2)[1:], first.ctypes.data
+    view, address = first.reshape(2, 2)[1:], first.ctypes.data
     del first, second
-    # The second is free; the first is held by a part of it.
-    assert {shelf.take().ctypes.data for _ in range(3)}.isdisjoint({place})
-    del part
-    assert shelf.take().ctypes.data == place
-    held = [shelf.take() for _ in range(5)]
+    # The second is free; a view still holds the first.
+    assert {pool.take().ctypes.data for _ in range(3)}.isdisjoint({address})
+    del view
+    assert pool.take().ctypes.data == address
+    held = [pool.take() for _ in range(5)]
     assert len({each.ctypes.data for each in held}) == 5
 
 
@@ -220,7 +220,7 @@ def test_boards_of_a_level() -> None:
         ({"observation": "image"}, "observation is 'image': give one of planes, stops, symbolic, rgb"),
         ({"level": 4}, "level is 4: give a whole number from 0 to 3"),
         ({"level": 3, "robots": 1}, "level 3 moves 2 robots, and robots is 1: give more robots or another level"),
-        ({"held_out": True}, "held_out is asked for without a bank"),
+        ({"held_out": True}, "held_out needs a bank"),
         ({"max_steps": 0}, "max_steps is 0"),
         ({"num_envs": 0}, "num_envs is 0"),
         ({"threads": -1}, "threads is -1"),

@@ -23,7 +23,7 @@ BOARD = """
 
 def test_pixels() -> None:
     picture, _ = RicochetEnv(size=4, robots=2, observation="rgb").reset(
-        seed=1, options={"puzzles": reference.pack([reference.read(BOARD)])}
+        seed=1, options={"puzzles": reference.pack([reference.parse(BOARD)])}
     )
     assert (picture.shape, picture.dtype) == ((128, 128, 3), np.uint8)
     # A cell is 32 pixels, walls are 6 wide in the middle and 3 at the border.
@@ -44,7 +44,7 @@ def test_pixels() -> None:
 
 def test_a_robot_lies_on_the_goal() -> None:
     env = RicochetEnv(size=4, robots=2, observation="rgb")
-    env.reset(seed=1, options={"puzzles": reference.pack([reference.read(BOARD)])})
+    env.reset(seed=1, options={"puzzles": reference.pack([reference.parse(BOARD)])})
     picture, _, solved, _, _ = env.step(1)
     assert solved
     assert picture[16, 112].tolist() == ROBOTS[0].tolist()

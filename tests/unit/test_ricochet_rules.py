@@ -48,7 +48,7 @@ WALLED = """
 
 
 def puzzle(text: str) -> Puzzles:
-    return reference.pack([reference.read(text)])
+    return reference.pack([reference.parse(text)])
 
 
 def start(text: str, **options: object) -> RicochetEnv:
@@ -173,7 +173,7 @@ def test_solutions_by_hand() -> None:
     found = solve(puzzle(OPEN))
     assert found is not None
     assert found.moved == 2
-    assert found.length == len(reference.solve(reference.read(OPEN), 10) or [])
+    assert found.length == len(reference.solve(reference.parse(OPEN), 10) or [])
     assert solve(puzzle(OPEN), most=found.length - 1) is None
     assert solve(puzzle(OPEN.replace("B", "."))) is None
 

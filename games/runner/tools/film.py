@@ -13,7 +13,7 @@ from PIL import Image
 from hotloop.training.envs.nes.config import SIMPLE, parse_level
 from hotloop.training.envs.nes.emulator import Emulator, mask_of
 from hotloop.training.envs.nes.rom import RUNNER
-from hotloop.training.envs.nes.start_states import ROUTE_SKIP, RUNNER_LEVELS, begin_level, load_routes
+from hotloop.training.envs.nes.start_states import ROUTE_SKIP, RUNNER_LEVELS, load_routes, start_level
 
 EVERY = 4
 """Frames between two pictures: 15 a second."""
@@ -25,7 +25,7 @@ AFTERWARDS = 120
 def film(emulator: Emulator, level: str) -> list[Image.Image]:
     """Play a level; return its pictures."""
     masks = [mask_of(*buttons) for buttons in SIMPLE]
-    emulator.load(begin_level(emulator, *parse_level(level), runner=True))
+    emulator.load(start_level(emulator, *parse_level(level), runner=True))
     pictures = []
     for action in [*map(int, load_routes()[level]), *[0] * (AFTERWARDS // ROUTE_SKIP)]:
         emulator.press(masks[action])

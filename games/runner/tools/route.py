@@ -15,7 +15,7 @@ from hotloop.training.envs.nes import memory_layout
 from hotloop.training.envs.nes.config import SIMPLE, parse_level
 from hotloop.training.envs.nes.emulator import Emulator, mask_of
 from hotloop.training.envs.nes.rom import RUNNER
-from hotloop.training.envs.nes.start_states import ROUTE_SKIP, RUNNER_LEVELS, begin_level
+from hotloop.training.envs.nes.start_states import ROUTE_SKIP, RUNNER_LEVELS, start_level
 
 HOLD = 2
 """Steps for which a choice is held."""
@@ -41,7 +41,7 @@ class Node:
 def search(emulator: Emulator, level: str, width: int = WIDTH) -> str | None:
     """Return a route to the flag, or None."""
     masks = [mask_of(*buttons) for buttons in SIMPLE]
-    begin = begin_level(emulator, *parse_level(level), runner=True)
+    begin = start_level(emulator, *parse_level(level), runner=True)
     beam = [Node(begin, "", 0, (0, 0, 0))]
     for depth in range(DEPTH):
         found: dict[tuple[int, int, int], Node] = {}
@@ -53,12 +53,12 @@ def search(emulator: Emulator, level: str, width: int = WIDTH) -> str | None:
                 for _ in range(HOLD):
                     emulator.run(ROUTE_SKIP)
                     route += str(choice)
-                    where = memory_layout.look(ram)
-                    if where.flag:
+                    status = memory_layout.read_status(ram)
+                    if status.flag:
                         return route
-                cell = (where.x // 12, int(ram[memory_layout.Y]) // 12, int(ram[memory_layout.FLOAT_STATE]))
-                if not where.dead and (cell not in found or where.x > found[cell].x):
-                    found[cell] = Node(emulator.save(), route, where.x, cell)
+                cell = (status.x // 12, int(ram[memory_layout.Y]) // 12, int(ram[memory_layout.FLOAT_STATE]))
+                if not status.dead and (cell not in found or status.x > found[cell].x):
+                    found[cell] = Node(emulator.save(), route, status.x, cell)
         beam = sorted(found.values(), key=lambda node: -node.x)[:width]
         if not beam:
             return None

@@ -1,8 +1,8 @@
-"""Arrays that nobody else holds, without asking the system for new memory each time.
+"""Reuses large arrays instead of allocating new ones.
 
-An observation of many boards is megabytes. Memory that comes from the system is handed over page by page, zeroed, at
-the first write: for planes that is a quarter of a step. So arrays are kept here, and one is handed out again once all
-that was made of it is gone; whoever keeps an array or a view of it keeps it for good.
+An observation of many boards takes megabytes. The system zeroes newly allocated pages at the first write, which costs a
+quarter of a step when planes are observed. The pool keeps its arrays and hands one out again only when no caller holds
+it or a view of it any more, so a caller may keep an array for as long as it likes.
 """
 
 from __future__ import annotations
@@ -13,31 +13,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-_alone = [np.empty(1)]
-FREE = sys.getrefcount(_alone[0])
-"""What is counted for an array that only a list holds; views of an array count as well, as they hold it."""
+_example = [np.empty(1)]
+UNUSED = sys.getrefcount(_example[0])
+"""Reference count of an array that only a list holds. A view holds its array, so views are counted too."""
 
 
-class Shelf:
-    """Arrays of one shape.
+class ArrayPool:
+    """Arrays of one shape and type.
 
     Args:
-        shape: Of each array.
-        dtype: Of each array.
-        most: How many are kept; one more than a caller holds at a time is enough.
+        shape: Shape of each array.
+        dtype: Type of each array.
+        capacity: Number of arrays kept; one more than a caller holds at a time is enough.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, most: int = 4) -> None:
-        self._shape, self._dtype, self._most = shape, dtype, most
+    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, capacity: int = 4) -> None:
+        self._shape, self._dtype, self._capacity = shape, dtype, capacity
         self._arrays: list[NDArray[Any]] = []
 
     def take(self) -> NDArray[Any]:
-        """Return an array that nobody holds, with anything in it."""
+        """Return an array that no caller holds. Its contents are undefined."""
         for k in range(len(self._arrays)):
-            if sys.getrefcount(self._arrays[k]) == FREE:
+            if sys.getrefcount(self._arrays[k]) == UNUSED:
                 return self._arrays[k]
-        if len(self._arrays) == self._most:
-            # Somebody keeps them all: the oldest is the least likely to come back.
+        if len(self._arrays) == self._capacity:
+            # All are in use. The one handed out first is the least likely to be released.
             del self._arrays[0]
         self._arrays.append(np.empty(self._shape, self._dtype))
         return self._arrays[-1]

@@ -1,8 +1,8 @@
-"""Gymnasium environments, written to be stepped in large numbers.
+"""Gymnasium environments built for stepping many at once.
 
-Importing this package registers them, by name only: numba and the kernels are loaded when one is made. Gymnasium
-dropped its plugin entry point in version 1.0, so `gymnasium.make("hotloop/Snake-v0")` needs this import first, or
-the form that does it, `gymnasium.make("hotloop.envs:hotloop/Snake-v0")`.
+Importing this package registers their names only; numba and the kernels are loaded when an environment is made. As
+Gymnasium 1.0 has no plugin entry point, `gymnasium.make("hotloop/Snake-v0")` works only after this import;
+`gymnasium.make("hotloop.envs:hotloop/Snake-v0")` imports it by itself.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARIO_ID = "hotloop/Mario-v0"
 
 
 def register() -> None:
-    """Make the environments known to Gymnasium. Calling it again changes nothing."""
+    """Register the environments with Gymnasium. Calling it again does nothing."""
     if SNAKE_ID not in gymnasium.registry:
         gymnasium.register(
             id=SNAKE_ID,
@@ -36,7 +36,7 @@ def register() -> None:
             entry_point="hotloop.training.envs.ricochet.env:RicochetEnv",
             vector_entry_point="hotloop.training.envs.ricochet.vector:RicochetVectorEnv",
         )
-    # No vector form: the core allows one emulator a process, so many of them are many processes (see collect).
+    # No vector form: the core allows one emulator per process. `training/collect` runs many of them in workers.
     if MARIO_ID not in gymnasium.registry:
         gymnasium.register(id=MARIO_ID, entry_point="hotloop.training.envs.nes.mario:MarioEnv")
 

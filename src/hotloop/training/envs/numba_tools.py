@@ -1,6 +1,7 @@
-"""What the kernels of several environments are made of: how they are compiled, bits, directions, random numbers.
+"""Building blocks for the kernels of all environments: compilation, bit operations, directions, random numbers.
 
-Numba renews its cache of a kernel when the kernel's own file has changed: after a change here, touch those that use it.
+Numba recompiles a cached kernel only when the kernel's own file changes: after a change here, touch the files that use
+it.
 """
 
 from __future__ import annotations
@@ -16,18 +17,18 @@ from numpy.typing import NDArray
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
-"""Of SplitMix64."""
+"""Constants of SplitMix64."""
 
 kernel = njit(cache=True, nogil=True, error_model="numpy")
 
 
 def _count_ones(typing: Any, value: Any) -> Any:
-    """How many bits of a uint64 are set, as int64."""
+    """Return the number of set bits of a uint64, as int64."""
     return types.int64(types.uint64), lambda context, builder, signature, args: builder.ctpop(args[0])
 
 
 def _lowest_one(typing: Any, value: Any) -> Any:
-    """Which is the lowest bit set of a uint64 that is not 0, as int64."""
+    """Return the position of the lowest set bit of a uint64 that is not 0, as int64."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return builder.cttz(args[0], context.get_constant(types.boolean, True))
@@ -35,10 +36,11 @@ def _lowest_one(typing: Any, value: Any) -> Any:
     return types.int64(types.uint64), generate
 
 
-def _bare(typing: Any, array: Any) -> Any:
-    """The same memory without its reference count, which every function would count up and down, atomically.
+def _borrow(typing: Any, array: Any) -> Any:
+    """Return the same array without a reference count.
 
-    Only for use inside of a kernel, and only as long as somebody else holds the array.
+    Otherwise every function called with the array updates the count atomically. Use it only inside a kernel, and only
+    while the original array is alive.
     """
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
@@ -49,41 +51,45 @@ def _bare(typing: Any, array: Any) -> Any:
     return array(array), generate
 
 
-# A type checker would ask for the `typing` that numba hands in.
+# Declared as Any because numba passes `typing`, which a type checker would require of the caller.
 count_ones: Any = intrinsic(_count_ones)
 lowest_one: Any = intrinsic(_lowest_one)
-bare: Any = intrinsic(_bare)
+borrow: Any = intrinsic(_borrow)
 
 
 @kernel
-def step_x(way: int) -> int:
-    """How far right a step up, right, down or left leads."""
-    return (way & 1) * (2 - way)
+def step_x(direction: int) -> int:
+    """Return the change of x for a step up (0), right (1), down (2) or left (3)."""
+    return (direction & 1) * (2 - direction)
 
 
 @kernel
-def step_y(way: int) -> int:
-    """How far down."""
-    return (1 - (way & 1)) * (way - 1)
+def step_y(direction: int) -> int:
+    """Return the change of y, which points down, for a step up (0), right (1), down (2) or left (3)."""
+    return (1 - (direction & 1)) * (direction - 1)
+
+
+@kernel
+def copy_row(source: np.ndarray, target: np.ndarray, i: int) -> None:
+    """Copy row i. Assigning slices would first check for overlaps, which costs more than the copy."""
+    for k in range(source.shape[1]):
+        target[i, k] = source[i, k]
 
 
 @kernel
 def draw(vitals: np.ndarray, i: int, column: int, choices: int) -> int:
-    """Draw a number from 0 up to `choices` from a game's own random numbers (SplitMix64), kept in a column."""
+    """Draw an integer in [0, choices) from the random stream (SplitMix64) of game i, whose state is in `column`."""
     z = np.uint64(vitals[i, column]) + GOLDEN
     vitals[i, column] = np.int64(z)
     z = (z ^ (z >> np.uint64(30))) * MIX_1
     z = (z ^ (z >> np.uint64(27))) * MIX_2
     z ^= z >> np.uint64(31)
-    # The upper half of the bits is scaled: off by less than one in a million from equal chances.
+    # Scaling the upper 32 bits makes the choices equally likely to within one in a million.
     return int(np.int64(((z >> np.uint64(32)) * np.uint64(choices)) >> np.uint64(32)))
 
 
 def random_states(seeds: Sequence[int]) -> NDArray[np.int64]:
-    """Return the states from which the random numbers of these seeds begin, int64 [N].
-
-    They are mixed, so that neighbouring seeds have nothing in common.
-    """
+    """Return the initial random state for each seed, int64 [N]. Seeds are hashed so that close ones are unrelated."""
     z = np.array([seed & 0xFFFF_FFFF_FFFF_FFFF for seed in seeds], np.uint64) + GOLDEN
     z = (z ^ (z >> np.uint64(30))) * MIX_1
     z = (z ^ (z >> np.uint64(27))) * MIX_2

@@ -1,7 +1,7 @@
-"""Gymnasium's CarRacing, class and physics as they are, with its drawing for the agent left out.
+"""Gymnasium's CarRacing, with unchanged physics but without its drawing of observations.
 
-Also what drawing by others needs: the track and the car as plain arrays. Importing this needs Box2D and pygame, which
-Gymnasium's module imports; `load` says so in one line where they are missing.
+It also reads the track and the car into plain arrays, for drawing. Importing this module needs Box2D and pygame; if
+they are missing, it raises an error that says how to install them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from hotloop.training.envs.carracing.memory_layout import (
     Scene,
 )
 
-# Without this, importing pygame writes a line to stdout, where a program's JSON may be.
+# Otherwise importing pygame prints a line to stdout, which would corrupt JSON output.
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
 try:
     from gymnasium.envs.box2d import car_dynamics, car_racing
@@ -49,25 +49,25 @@ FIELD = Field(half=car_racing.PLAYFIELD, square=car_racing.GRASS_DIM)
 KERB_WIDTH = car_racing.BORDER
 HULL_COLOUR = (204, 0, 0)
 SHRINKING_LOSS = 2
-"""What the official picture's colours lose on the way from 1000×800 to 96×96, as its scaling rounds down twice."""
+"""The official picture's colours are darker by this much, as its scaling from 1000×800 to 96×96 rounds down twice."""
 
 GREY = np.array([0.299, 0.587, 0.114])
-"""Weights of red, green and blue as OpenCV has them."""
+"""Weights of red, green and blue, as in OpenCV."""
 
 
 class Game(car_racing.CarRacing):
-    """The official game, which draws when a person asks for it and not in a step.
+    """The official game, which draws only in `render` and not in every step.
 
     Attributes:
-        shown: The score in the official picture, which is drawn before a frame's 0.1 are taken off.
+        displayed_score: The score in the official picture, which is drawn before the 0.1 per frame is subtracted.
     """
 
-    shown = 0.0
+    displayed_score = 0.0
 
     def _render(self, mode: str) -> Any:
         if mode != "state_pixels":
             return super()._render(mode)
-        self.shown = self.reward
+        self.displayed_score = self.reward
         return None
 
 
@@ -77,9 +77,9 @@ def read_track(game: Game) -> Array:
 
 
 def read_scene(game: Game) -> Scene:
-    """Return what stands still in this episode.
+    """Return the static scene of this episode.
 
-    From now on the game's tiles keep their colours in `shades`; a second call returns the same array.
+    From then on the game's tiles store their colours in `shades`; a second call returns the same array.
     """
     quads = np.array([quad for quad, _ in game.road_poly], np.float64)
     assert game.road is not None
@@ -98,11 +98,10 @@ def read_scene(game: Game) -> Scene:
             count += 1
     for tile, own in zip(game.road, shades, strict=True):
         tile.color = own
-    # The official drawing, which people see, takes a tile's colour from here.
+    # `render` takes a tile's colour from `road_poly`.
     game.road_poly = [
-        (quad, colour if tile < 0 else shades[tile])
-        for (quad, colour), tile in zip(game.road_poly, tiles, strict=True)
-    ]  # fmt: skip
+        (quad, colour if tile < 0 else shades[tile]) for (quad, colour), tile in zip(game.road_poly, tiles, strict=True)
+    ]
     centres = quads.mean(axis=1)
     return Scene(
         quads=quads,
@@ -132,25 +131,25 @@ def read_shape(game: Game) -> CarShape:
 
 
 def read_car(game: Game, into: Array) -> None:
-    """Write the numbers of the car, see `layout`, into float64 [32]."""
+    """Write the numbers of the car into float64 [32]; `memory_layout` defines them."""
     car = game.car
     assert car is not None
     hull, wheels = car.hull, car.wheels
     at, speed = hull.position, hull.linearVelocity
-    found = [game.t, at.x, at.y, hull.angle, speed.x, speed.y, hull.angularVelocity, wheels[0].joint.angle]
+    numbers = [game.t, at.x, at.y, hull.angle, speed.x, speed.y, hull.angularVelocity, wheels[0].joint.angle]
     for wheel in wheels:
         at = wheel.position
-        found += (at.x, at.y, wheel.angle, wheel.phase, wheel.omega, 1.0 if wheel.tiles else 0.0)
-    into[:] = found
+        numbers += (at.x, at.y, wheel.angle, wheel.phase, wheel.omega, 1.0 if wheel.tiles else 0.0)
+    into[:] = numbers
 
 
 def new_car() -> Array:
-    """Return room for the numbers of a car."""
+    """Allocate the numbers of a car."""
     return np.zeros(CAR_NUMBERS)
 
 
 def palette_of(game: Game, channels: int) -> Array:
-    """Return the colours by number, uint8 [17, C], as they look in the official picture."""
+    """Return the colours by number, uint8 [17, C], as they appear in the official picture."""
     colours = np.zeros((COLOURS, 3))
     colours[GROUND], colours[GRASS] = game.bg_color, game.grass_color
     for shade in range(3):

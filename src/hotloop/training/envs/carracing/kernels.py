@@ -1,7 +1,7 @@
-"""The picture of a frame, and its 36 numbers. `twin` says the same in plain Python.
+"""Kernels that draw a frame and compute the `vector` state. `reference` is the same in plain Python.
 
-The order is that of Gymnasium's own drawing: field, grass, road and kerbs, wheels, hull, indicators. What is out of
-sight is left out by its centre, so of some 400 polygons about 40 are transformed and filled.
+The drawing order is Gymnasium's: field, grass, road and kerbs, wheels, hull, indicators. Polygons out of sight are
+culled by their centre, so of some 400 polygons about 40 are transformed and filled.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from hotloop.training.envs.carracing.memory_layout import (
     GROW,
     HULL,
     LAST_ZOOM,
-    LEAST_SHOWN,
     LOOK_AHEAD,
-    LOOK_EVERY,
+    LOOK_AHEAD_TILES,
+    MIN_SHOWN,
     NOTHING,
     REAR_BAR,
     RIM,
@@ -58,15 +58,15 @@ from hotloop.training.envs.carracing.memory_layout import (
     Y,
 )
 from hotloop.training.envs.carracing.raster import colour_in, cover, fill
-from hotloop.training.envs.numba_tools import bare, kernel
+from hotloop.training.envs.numba_tools import borrow, kernel
 
 Camera = tuple[float, float, float, float, float, float, float, float]
-"""Eye x, y in metres; then samples right and down for a metre along x and y; then where the eye is, in samples."""
+"""Eye x, y in metres; samples right and down per metre along x and y; position of the eye in samples."""
 
 
 @kernel
-def look(car: np.ndarray, side: float) -> Camera:
-    """Point the camera: the car stands in the middle, three quarters down, and heads up; zoomed in within a second."""
+def make_camera(car: np.ndarray, side: float) -> Camera:
+    """Return the camera: the car is in the middle, three quarters down, heading up; it zooms in within a second."""
     time = car[TIME]
     zoom = FIRST_ZOOM * max(1.0 - time, 0.0) + LAST_ZOOM * min(time, 1.0)
     right, down = zoom * side / WINDOW_W, zoom * side / WINDOW_H
@@ -75,8 +75,8 @@ def look(car: np.ndarray, side: float) -> Camera:
 
 
 @kernel
-def place(camera: Camera, x: float, y: float) -> tuple[float, float]:
-    """Say where in the picture a point of the world is, in samples right and down."""
+def project(camera: Camera, x: float, y: float) -> tuple[float, float]:
+    """Return the position of a point of the world in the picture, in samples right and down."""
     eye_x, eye_y, right_x, right_y, down_x, down_y, at_x, at_y = camera
     dx, dy = x - eye_x, y - eye_y
     return at_x + dx * right_x + dy * right_y, at_y + dx * down_x + dy * down_y
@@ -86,16 +86,16 @@ def place(camera: Camera, x: float, y: float) -> tuple[float, float]:
 def fill_square(brush: Brush, camera: Camera, box: tuple[float, float, float], colour: int, grow: float) -> None:
     """Fill a square of the world: x and y of a corner, side."""
     x, y, side = box
-    brush.corners[0, 0], brush.corners[0, 1] = place(camera, x, y)
-    brush.corners[1, 0], brush.corners[1, 1] = place(camera, x + side, y)
-    brush.corners[2, 0], brush.corners[2, 1] = place(camera, x + side, y + side)
-    brush.corners[3, 0], brush.corners[3, 1] = place(camera, x, y + side)
+    brush.corners[0, 0], brush.corners[0, 1] = project(camera, x, y)
+    brush.corners[1, 0], brush.corners[1, 1] = project(camera, x + side, y)
+    brush.corners[2, 0], brush.corners[2, 1] = project(camera, x + side, y + side)
+    brush.corners[3, 0], brush.corners[3, 1] = project(camera, x, y + side)
     fill(brush, 4, colour, grow)
 
 
 @kernel
 def draw_field(brush: Brush, camera: Camera, field: Field, grow: float) -> None:
-    """Fill the ground and the squares of grass that may be in sight; every other one in both directions."""
+    """Fill the ground and those grass squares that may be visible. They alternate with ground in both directions."""
     brush.canvas[:] = NOTHING
     fill_square(brush, camera, (-field.half, -field.half, 2 * field.half), GROUND, grow)
     eye_x, eye_y, right_x, right_y, down_x, down_y, at_x, at_y = camera
@@ -118,15 +118,15 @@ def draw_field(brush: Brush, camera: Camera, field: Field, grow: float) -> None:
 
 @kernel
 def draw_road(brush: Brush, camera: Camera, scene: Scene, grow: float) -> None:
-    """Fill the tiles and kerbs in sight. A tile loses its shade when a wheel has touched it."""
+    """Fill the visible tiles and kerbs. A tile loses its shade when a wheel has touched it."""
     side = float(brush.canvas.shape[0])
     reach = scene.radius * max(math.hypot(camera[2], camera[3]), math.hypot(camera[4], camera[5])) + 1.0
     for p in range(len(scene.quads)):
-        x, y = place(camera, scene.centres[p, 0], scene.centres[p, 1])
+        x, y = project(camera, scene.centres[p, 0], scene.centres[p, 1])
         if x < -reach or x > side + reach or y < -reach or y > side + reach:
             continue
         for k in range(4):
-            brush.corners[k, 0], brush.corners[k, 1] = place(camera, scene.quads[p, k, 0], scene.quads[p, k, 1])
+            brush.corners[k, 0], brush.corners[k, 1] = project(camera, scene.quads[p, k, 0], scene.quads[p, k, 1])
         colour = scene.colours[p]
         if scene.tiles[p] >= 0 and scene.shades[scene.tiles[p], 0] == scene.road_red:
             colour = ROAD
@@ -134,40 +134,40 @@ def draw_road(brush: Brush, camera: Camera, scene: Scene, grow: float) -> None:
 
 
 @kernel
-def place_on(brush: Brush, camera: Camera, body: tuple[float, float, float, float], k: int, at: np.ndarray) -> None:
-    """Put a point of a body (x, y, cosine and sine of its angle) into the brush, as corner k."""
+def project_onto(brush: Brush, camera: Camera, body: tuple[float, float, float, float], k: int, at: np.ndarray) -> None:
+    """Set corner k of the brush to a point of a body (x, y, cosine and sine of its angle)."""
     x, y, c, s = body
-    brush.corners[k, 0], brush.corners[k, 1] = place(camera, x + c * at[0] - s * at[1], y + s * at[0] + c * at[1])
+    brush.corners[k, 0], brush.corners[k, 1] = project(camera, x + c * at[0] - s * at[1], y + s * at[0] + c * at[1])
 
 
 @kernel
 def draw_car(brush: Brush, camera: Camera, shape: CarShape, car: np.ndarray, grow: float) -> None:
-    """Fill wheels, with the light part that turns with them, and hull."""
+    """Fill the wheels, with the light part that turns with them, and the hull."""
     at = np.empty(2)
     for wheel in range(4):
-        own = WHEELS + WHEEL_NUMBERS * wheel
-        angle = car[own + WHEEL_ANGLE]
-        body = (car[own + WHEEL_X], car[own + WHEEL_Y], math.cos(angle), math.sin(angle))
+        first = WHEELS + WHEEL_NUMBERS * wheel
+        angle = car[first + WHEEL_ANGLE]
+        body = (car[first + WHEEL_X], car[first + WHEEL_Y], math.cos(angle), math.sin(angle))
         for k in range(4):
-            place_on(brush, camera, body, k, shape.wheel[k])
+            project_onto(brush, camera, body, k, shape.wheel[k])
         fill(brush, 4, TYRE, grow)
-        shown, near, far = rim_of(car[own + WHEEL_PHASE])
+        shown, near, far = visible_rim(car[first + WHEEL_PHASE])
         if shown:
             for k in range(4):
                 at[0] = shape.rim_half_width if k == 1 or k == 2 else -shape.rim_half_width
                 at[1] = shape.rim_radius * (near if k < 2 else far)
-                place_on(brush, camera, body, k, at)
+                project_onto(brush, camera, body, k, at)
             fill(brush, 4, RIM, grow)
     body = (car[X], car[Y], math.cos(car[ANGLE]), math.sin(car[ANGLE]))
     for part in range(len(shape.hull)):
         for k in range(shape.corners[part]):
-            place_on(brush, camera, body, k, shape.hull[part, k])
+            project_onto(brush, camera, body, k, shape.hull[part, k])
         fill(brush, shape.corners[part], HULL, grow)
 
 
 @kernel
-def rim_of(phase: float) -> tuple[bool, float, float]:
-    """Say whether the light part of a wheel is on top, and from where to where it reaches, in radii."""
+def visible_rim(phase: float) -> tuple[bool, float, float]:
+    """Return whether the light part of a wheel is visible, and its two ends, in radii."""
     sine, far_sine = math.sin(phase), math.sin(phase + RIM_ANGLE)
     if sine > 0 and far_sine > 0:
         return False, 0.0, 0.0
@@ -180,8 +180,8 @@ def rim_of(phase: float) -> tuple[bool, float, float]:
 
 
 @kernel
-def bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[float, float, float, float]) -> None:
-    """Paint a rectangle given by two corners in pixels of the window, whose last row and column belong to it."""
+def draw_bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[float, float, float, float]) -> None:
+    """Paint a rectangle given by two corners in window pixels, both inclusive."""
     x, y, other_x, other_y = box
     right, down = picture.shape[1] / WINDOW_W, picture.shape[0] / WINDOW_H
     left, top = math.floor(min(x, other_x)) * right, math.floor(min(y, other_y)) * down
@@ -190,20 +190,22 @@ def bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[float,
 
 
 @kernel
-def upright(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
+def draw_vertical_bar(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
     """Paint an indicator that grows upwards."""
     wide, high = WINDOW_W / 40, WINDOW_H / 40
-    if abs(value) > LEAST_SHOWN:
-        bar(picture, palette, colour, (at * wide, WINDOW_H - high - high * value, (at + 1) * wide, WINDOW_H - high))
+    if abs(value) > MIN_SHOWN:
+        draw_bar(
+            picture, palette, colour, (at * wide, WINDOW_H - high - high * value, (at + 1) * wide, WINDOW_H - high)
+        )
 
 
 @kernel
-def sideways(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
+def draw_horizontal_bar(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
     """Paint an indicator that grows to either side."""
     wide, high = WINDOW_W / 40, WINDOW_H / 40
-    if abs(value) > LEAST_SHOWN:
+    if abs(value) > MIN_SHOWN:
         box = (at * wide, WINDOW_H - 4 * high, (at + value) * wide, WINDOW_H - 2 * high)
-        bar(picture, palette, colour, box)
+        draw_bar(picture, palette, colour, box)
 
 
 @kernel
@@ -211,33 +213,42 @@ def draw_indicators(picture: np.ndarray, palette: np.ndarray, car: np.ndarray) -
     """Paint the strip below: speed, turning of the four wheels, steering, turning of the car."""
     size = picture.shape[0]
     cover(picture, (0.0, size * 0.875, float(size), float(size)), palette[STRIP])
-    upright(picture, palette, SPEED_BAR, 5, 0.02 * math.sqrt(car[SPEED_X] ** 2 + car[SPEED_Y] ** 2))
+    draw_vertical_bar(picture, palette, SPEED_BAR, 5, 0.02 * math.sqrt(car[SPEED_X] ** 2 + car[SPEED_Y] ** 2))
     for wheel in range(4):
         colour = FRONT_BAR if wheel < 2 else REAR_BAR
-        upright(picture, palette, colour, 7 + wheel, 0.01 * car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_SPEED])
-    sideways(picture, palette, STEER_BAR, 20, -10.0 * car[STEERING])
-    sideways(picture, palette, YAW_BAR, 30, -0.8 * car[YAW_RATE])
+        draw_vertical_bar(picture, palette, colour, 7 + wheel, 0.01 * car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_SPEED])
+    draw_horizontal_bar(picture, palette, STEER_BAR, 20, -10.0 * car[STEERING])
+    draw_horizontal_bar(picture, palette, YAW_BAR, 30, -0.8 * car[YAW_RATE])
 
 
 @kernel
 def draw(
-    view: View, world: tuple[Field, Scene, CarShape], car: np.ndarray, brush: Brush, palette: np.ndarray,
+    view: View,
+    world: tuple[Field, Scene, CarShape],
+    car: np.ndarray,
+    brush: Brush,
+    palette: np.ndarray,
     picture: np.ndarray,
-) -> None:  # fmt: skip
-    """Draw a frame into `picture` uint8 [S, S, C]; the score, which is text, is put in afterwards."""
+) -> None:
+    """Draw a frame without its score into `picture` uint8 [S, S, C]."""
     field, scene, shape = world
     scene = Scene(
-        bare(scene.quads), bare(scene.centres), bare(scene.colours), bare(scene.tiles), bare(scene.shades),
-        scene.road_red, scene.radius,
-    )  # fmt: skip
+        borrow(scene.quads),
+        borrow(scene.centres),
+        borrow(scene.colours),
+        borrow(scene.tiles),
+        borrow(scene.shades),
+        scene.road_red,
+        scene.radius,
+    )
     shape = CarShape(
-        bare(shape.hull), bare(shape.corners), bare(shape.wheel), shape.rim_half_width, shape.rim_radius
-    )  # fmt: skip
-    brush = Brush(bare(brush.canvas), bare(brush.left), bare(brush.right), bare(brush.corners))
-    car, palette, picture = bare(car), bare(palette), bare(picture)
+        borrow(shape.hull), borrow(shape.corners), borrow(shape.wheel), shape.rim_half_width, shape.rim_radius
+    )
+    brush = Brush(borrow(brush.canvas), borrow(brush.left), borrow(brush.right), borrow(brush.corners))
+    car, palette, picture = borrow(car), borrow(palette), borrow(picture)
     side = float(view.size * view.fine)
     grow = GROW * side / WINDOW_W
-    camera = look(car, side)
+    camera = make_camera(car, side)
     draw_field(brush, camera, field, grow)
     draw_road(brush, camera, scene, grow)
     draw_car(brush, camera, shape, car, grow)
@@ -247,8 +258,8 @@ def draw(
 
 
 @kernel
-def nearest(track: np.ndarray, x: float, y: float) -> int:
-    """Which point of the centre line is nearest? `track` is float64 [T, 3]: x, y, angle of the normal."""
+def nearest_point(track: np.ndarray, x: float, y: float) -> int:
+    """Return the index of the nearest centre line point. `track` is float64 [T, 3]: x, y, angle of the normal."""
     found, least = 0, np.inf
     for k in range(len(track)):
         far = (track[k, 0] - x) ** 2 + (track[k, 1] - y) ** 2
@@ -258,7 +269,7 @@ def nearest(track: np.ndarray, x: float, y: float) -> int:
 
 
 @kernel
-def see(track: np.ndarray, car: np.ndarray, half_field: float, out: np.ndarray) -> None:
+def write_vector_state(track: np.ndarray, car: np.ndarray, half_field: float, out: np.ndarray) -> None:
     """Write the 36 numbers of the `vector` state into float32 [36]; docs/envs-carracing.md lists them."""
     c, s = math.cos(car[ANGLE]), math.sin(car[ANGLE])
     out[0], out[1], out[2], out[3] = car[X] / half_field, car[Y] / half_field, c, s
@@ -266,7 +277,7 @@ def see(track: np.ndarray, car: np.ndarray, half_field: float, out: np.ndarray) 
     out[6], out[7] = car[YAW_RATE] / 5, car[STEERING] / 0.4
     for wheel in range(4):
         out[8 + wheel] = car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_ON_ROAD]
-    near = nearest(track, car[X], car[Y])
+    near = nearest_point(track, car[X], car[Y])
     count = len(track)
     beta = track[near, 2]
     out[12] = ((car[X] - track[near, 0]) * math.cos(beta) + (car[Y] - track[near, 1]) * math.sin(beta)) / 10
@@ -275,6 +286,6 @@ def see(track: np.ndarray, car: np.ndarray, half_field: float, out: np.ndarray) 
     bend = track[(near + 1) % count, 2] - track[near - 1, 2]
     out[15] = math.atan2(math.sin(bend), math.cos(bend))
     for k in range(LOOK_AHEAD):
-        ahead = (near + LOOK_EVERY * (k + 1)) % count
+        ahead = (near + LOOK_AHEAD_TILES * (k + 1)) % count
         dx, dy = track[ahead, 0] - car[X], track[ahead, 1] - car[Y]
         out[16 + 2 * k], out[17 + 2 * k] = (c * dx + s * dy) / 50, (-s * dx + c * dy) / 50

@@ -1,4 +1,4 @@
-"""What the agent sees of a game: a picture drawn by the kernels, or 36 numbers."""
+"""The observation of a game: a picture drawn by the kernels, or the 36 numbers of the `vector` state."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Array = NDArray[Any]
 
 
 def new_game(config: CarRacingConfig, render_mode: str | None = None) -> Game:
-    """Make the official game that a configuration asks for."""
+    """Make the official game for a configuration."""
     return Game(
         render_mode=render_mode,
         lap_complete_percent=config.lap_complete_percent,
@@ -35,12 +35,12 @@ def new_game(config: CarRacingConfig, render_mode: str | None = None) -> Game:
 
 
 def new_brush(side: int) -> Brush:
-    """Return room for drawing on a canvas of so many samples a side."""
+    """Allocate the working memory for drawing on a canvas of `side` × `side` samples."""
     return Brush(np.empty((side, side), np.uint8), np.empty(side), np.empty(side), np.empty((8, 2)))
 
 
-class Sight:
-    """Looks at one game. `begin` reads what a reset has changed, `look` returns what there is to see now."""
+class Observer:
+    """Makes the observations of one game. Call `start_episode` after each reset of the game."""
 
     def __init__(self, game: Game, config: CarRacingConfig) -> None:
         self._game, self._config = game, config
@@ -49,7 +49,7 @@ class Sight:
         self._brush = new_brush(config.size * config.supersample)
         self._car = new_car()
 
-    def begin(self) -> None:
+    def start_episode(self) -> None:
         """Read the track of a new episode."""
         if self._config.state == "vector":
             self._track = read_track(self._game)
@@ -57,17 +57,17 @@ class Sight:
             self._world = (FIELD, read_scene(self._game), read_shape(self._game))
             self._palette = palette_of(self._game, self._channels)
 
-    def look(self) -> Array:
+    def observe(self) -> Array:
         """Return uint8 [S, S] or [S, S, 3], or float32 [36]."""
         read_car(self._game, self._car)
         if self._config.state == "vector":
             numbers = np.empty(VECTOR_NUMBERS, np.float32)
-            kernels.see(self._track, self._car, FIELD.half, numbers)
+            kernels.write_vector_state(self._track, self._car, FIELD.half, numbers)
             return numbers
         size = self._config.size
         picture = np.empty((size, size, self._channels), np.uint8)
         kernels.draw(self._view, self._world, self._car, self._brush, self._palette, picture)
         if self._config.indicators:
-            row, column, pixels = score_digits.stamp(round(self._game.shown), size)
+            row, column, pixels = score_digits.stamp(round(self._game.displayed_score), size)
             picture[row : row + pixels.shape[0], column : column + pixels.shape[1]] = pixels[:, :, None]
         return picture if self._channels == 3 else picture[:, :, 0]

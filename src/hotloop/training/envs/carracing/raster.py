@@ -1,9 +1,9 @@
-"""Filling of polygons and rectangles, and from samples to pixels; for the kernels. `twin` says the same plainly.
+"""Kernels that fill polygons and rectangles and average samples to pixels. `reference` is the same in plain Python.
 
-A polygon is filled where the centre of a sample lies in it. Two polygons that share an edge share no sample and leave
-none out, as the edge is walked from its upper end in both.
+A polygon covers the samples whose centre is inside. Polygons that share an edge neither overlap nor leave a gap: both
+follow the edge from its upper end.
 
-Numba renews its cache of a kernel when the kernel's own file has changed: after a change here, touch `kernels.py`.
+Numba recompiles a cached kernel only when the kernel's own file changes: after a change here, touch `kernels.py`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def fill(brush: Brush, count: int, colour: int, grow: float) -> None:
         begin = max(math.ceil(left[row] - grow - 0.5), 0)
         end = min(math.ceil(right[row] + grow - 0.5), width)
         if begin < end:
-            # As a slice it becomes one memset; a loop over columns does not.
+            # A slice assignment compiles to memset; a loop over columns does not.
             canvas[row, begin:end] = colour
 
 
 @kernel
 def follow(brush: Brush, i: int, j: int) -> None:
-    """Follow an edge from its upper to its lower end and widen the rows between to reach it."""
+    """Follow an edge from its upper to its lower end and extend the rows in between to it."""
     canvas, left, right, corners = brush
     if corners[i, 1] > corners[j, 1]:
         i, j = j, i
@@ -58,7 +58,7 @@ def follow(brush: Brush, i: int, j: int) -> None:
 
 @kernel
 def pack(palette: np.ndarray, packed: np.ndarray) -> None:
-    """Put the channels of each colour side by side into one uint64, 16 bits each, so that they are added at once."""
+    """Pack the channels of each colour into one uint64, 16 bits each, so that one addition sums them all."""
     for colour in range(palette.shape[0]):
         packed[colour] = ZERO
         for channel in range(palette.shape[1]):
@@ -67,7 +67,7 @@ def pack(palette: np.ndarray, packed: np.ndarray) -> None:
 
 @kernel
 def colour_in(canvas: np.ndarray, fine: int, palette: np.ndarray, picture: np.ndarray) -> None:
-    """Make pixels of samples: the mean of the colours of `fine` × `fine` of them. `picture` is uint8 [S, S, C]."""
+    """Set each pixel to the mean colour of its `fine` × `fine` samples. `picture` is uint8 [S, S, C]."""
     packed = np.empty(palette.shape[0], np.uint64)
     pack(palette, packed)
     if fine == 1:
@@ -80,7 +80,7 @@ def colour_in(canvas: np.ndarray, fine: int, palette: np.ndarray, picture: np.nd
 
 @inlined
 def colour_by(canvas: np.ndarray, fine: int, shift: int, packed: np.ndarray, picture: np.ndarray) -> None:
-    """Do it for one fineness, whose square is 1 << shift. Inlined, so that the inner loops have fixed lengths."""
+    """Do so for `fine`² = 1 << `shift` samples. It is inlined so that the inner loops have constant lengths."""
     size, channels = picture.shape[0], picture.shape[2]
     half = np.uint64((1 << shift) // 2)
     half |= half << np.uint64(16) | half << np.uint64(32)
@@ -99,9 +99,9 @@ def colour_by(canvas: np.ndarray, fine: int, shift: int, packed: np.ndarray, pic
 
 @kernel
 def cover(picture: np.ndarray, box: tuple[float, float, float, float], paint: np.ndarray) -> None:
-    """Paint the rectangle (left, top, right, bottom), in pixels; a pixel covered in part is painted in part.
+    """Paint the rectangle (left, top, right, bottom), in pixels; a pixel covered in part is blended.
 
-    Exact however coarse the picture is, as the length of an indicator is all that tells the speed.
+    Blending keeps the length of an indicator exact at any resolution. The agent reads the speed from it.
     """
     size, channels = picture.shape[0], picture.shape[2]
     left, top, right, bottom = box

@@ -1,6 +1,6 @@
-"""The kernels in plain Python: sample by sample, every polygon, nothing left out because it is out of sight.
+"""Reference implementation of the kernels in plain Python, for tests: every polygon, sample by sample, no culling.
 
-Only tests use it. Where a result depends on the order of floating-point operations, the order is that of the kernels.
+Where a result depends on the order of floating-point operations, the order is that of the kernels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Polygon = list[Point]
 
 
 def fill(canvas: np.ndarray, polygon: Polygon, colour: int, grow: float) -> None:
-    """Colour the samples whose centre lies in a convex polygon that is wider by `grow` on either side."""
+    """Colour the samples whose centre is in a convex polygon, widened by `grow` on either side."""
     height, width = canvas.shape
     edges = [sorted(edge, key=lambda end: end[1]) for edge in zip(polygon, polygon[1:] + polygon[:1], strict=True)]
     for row in range(height):
@@ -47,7 +47,7 @@ def colour_in(canvas: np.ndarray, fine: int, palette: np.ndarray) -> np.ndarray:
 
 
 def cover(picture: np.ndarray, box: tuple[float, float, float, float], paint: np.ndarray) -> None:
-    """Paint a rectangle; a pixel is painted by the part of it that is covered."""
+    """Paint a rectangle; pixels are blended by the part that is covered."""
     left, top, right, bottom = box
     size = len(picture)
     for row in range(size):
@@ -62,7 +62,7 @@ def cover(picture: np.ndarray, box: tuple[float, float, float, float], paint: np
 
 
 class Camera:
-    """Where a point of the world is in the picture."""
+    """Maps points of the world to the picture."""
 
     def __init__(self, car: np.ndarray, side: float) -> None:
         time, angle = float(car[at.TIME]), float(car[at.ANGLE])
@@ -97,7 +97,7 @@ def on_body(x: float, y: float, angle: float, points: Any) -> Polygon:
 
 
 def polygons(field: Field, scene: Scene, shape: CarShape, car: np.ndarray) -> list[tuple[Polygon, int]]:
-    """Return everything there is, in the order of drawing, in metres, with its colour."""
+    """Return all polygons in drawing order, in metres, with their colours."""
     found = [(square(-field.half, -field.half, 2 * field.half), at.GROUND)]
     pitch = 2 * field.square
     for i in range(int(field.half / field.square)):
@@ -118,7 +118,7 @@ def polygons(field: Field, scene: Scene, shape: CarShape, car: np.ndarray) -> li
 
 
 def rims(shape: CarShape, phase: float) -> list[Polygon]:
-    """Return the light part of a wheel if it is on top, on the wheel."""
+    """Return the light part of a wheel in the wheel's coordinates; an empty list if it is hidden."""
     ends = []
     for angle in (phase, phase + at.RIM_ANGLE):
         hidden = math.sin(angle) > 0
@@ -130,7 +130,7 @@ def rims(shape: CarShape, phase: float) -> list[Polygon]:
 
 
 def bars(car: np.ndarray) -> list[tuple[int, tuple[float, float, float, float]]]:
-    """Return the indicators that are shown: colour, and two corners in pixels of the window."""
+    """Return the visible indicators: colour, and two corners in pixels of the window."""
     wide, high = at.WINDOW_W / 40, at.WINDOW_H / 40
     upright = [(at.SPEED_BAR, 5, 0.02 * math.sqrt(car[at.SPEED_X] ** 2 + car[at.SPEED_Y] ** 2))]
     for wheel in range(4):
@@ -141,11 +141,11 @@ def bars(car: np.ndarray) -> list[tuple[int, tuple[float, float, float, float]]]
     return [
         (colour, (where * wide, low - high * value, (where + 1) * wide, low))
         for colour, where, value in upright
-        if abs(value) > at.LEAST_SHOWN
+        if abs(value) > at.MIN_SHOWN
     ] + [
         (colour, (where * wide, at.WINDOW_H - 4 * high, (where + value) * wide, at.WINDOW_H - 2 * high))
         for colour, where, value in sideways
-        if abs(value) > at.LEAST_SHOWN
+        if abs(value) > at.MIN_SHOWN
     ]
 
 
@@ -167,7 +167,7 @@ def draw(view: View, world: tuple[Field, Scene, CarShape], car: np.ndarray, pale
     return picture
 
 
-def see(track: np.ndarray, car: np.ndarray, half_field: float) -> np.ndarray:
+def vector_state(track: np.ndarray, car: np.ndarray, half_field: float) -> np.ndarray:
     """Return the 36 numbers of the `vector` state, float32."""
     x, y, angle = float(car[at.X]), float(car[at.Y]), float(car[at.ANGLE])
     ahead, right = np.array([-math.sin(angle), math.cos(angle)]), np.array([math.cos(angle), math.sin(angle)])
@@ -181,6 +181,6 @@ def see(track: np.ndarray, car: np.ndarray, half_field: float) -> np.ndarray:
     found += [speed @ ahead / 50, speed @ right / 50, car[at.YAW_RATE] / 5, car[at.STEERING] / 0.4, *contacts]
     found += [aside / 10, math.sin(angle - beta), math.cos(angle - beta), math.atan2(math.sin(bend), math.cos(bend))]
     for k in range(1, at.LOOK_AHEAD + 1):
-        to = track[(near + at.LOOK_EVERY * k) % len(track), :2] - [x, y]
+        to = track[(near + at.LOOK_AHEAD_TILES * k) % len(track), :2] - [x, y]
         found += [to @ right / 50, to @ ahead / 50]
     return np.array(found, np.float32)

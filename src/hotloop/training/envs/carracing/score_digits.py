@@ -1,7 +1,7 @@
-"""The score in the corner of the picture, as the official one has it: digits of 42 points, shrunk with the window.
+"""Draws the score into the corner of the picture, like the official one: 42-point digits, scaled with the window.
 
-Glyphs and the distances between them are taken from pygame's own font, once in a process; a number is put together
-from them when it is first needed, and kept. Drawing a frame copies some 80 bytes.
+Glyphs and their spacing come from pygame's font and are read once per process. Each number is composed when it is first
+needed and cached, so drawing a frame copies about 80 bytes.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ GLYPHS = "-0123456789"
 POINTS = 42
 MIDDLE_X, MIDDLE_Y = 60, WINDOW_H - WINDOW_H * 2.5 / 40
 LOSS = 2
-"""As in `game.SHRINKING_LOSS`."""
+"""Same as `game.SHRINKING_LOSS`, which cannot be imported without Box2D."""
 
 
 @functools.cache
 def glyphs() -> tuple[dict[str, Array], dict[str, int]]:
-    """Return each glyph's picture, float64 [H, W] from 0 to 255, and how far apart two neighbours begin."""
+    """Return each glyph's picture, float64 [H, W] from 0 to 255, and the horizontal advance for each pair of glyphs."""
     import pygame
 
     pygame.font.init()
@@ -42,7 +42,7 @@ def glyphs() -> tuple[dict[str, Array], dict[str, int]]:
 
 
 def write(text: str) -> Array:
-    """Return a text of digits and signs, float64 [H, W] from 0 to 255, in pixels of the window."""
+    """Return a picture of digits and signs, float64 [H, W] from 0 to 255, in pixels of the window."""
     pictures, steps = glyphs()
     begins = [0]
     for a, b in itertools.pairwise(text):
@@ -57,12 +57,12 @@ def write(text: str) -> Array:
 
 
 def shrink(length: int, first: float, pixel: float) -> tuple[int, Array]:
-    """Return the first pixel that a stretch of the window reaches, and each pixel's weights of it, float64 [P, length].
+    """Scale a range of window pixels: return the first picture pixel it covers and the weights, float64 [P, length].
 
     Args:
-        length: Of the stretch, in pixels of the window.
-        first: Where it begins.
-        pixel: How many pixels of the window one of the picture is.
+        length: Length of the range, in window pixels.
+        first: Start of the range, in window pixels.
+        pixel: Window pixels per picture pixel.
     """
     begin, end = math.floor(first / pixel), math.ceil((first + length) / pixel)
     pixels, window = np.arange(begin, end)[:, None] * pixel, first + np.arange(length)[None, :]
@@ -72,11 +72,11 @@ def shrink(length: int, first: float, pixel: float) -> tuple[int, Array]:
 
 @functools.lru_cache(maxsize=4096)
 def stamp(score: int, size: int) -> tuple[int, int, Array]:
-    """Return where the score goes, row and column, and its pixels, uint8 [H, W], for a picture of `size` a side."""
+    """Return row and column of the score and its pixels, uint8 [H, W], for a picture of `size` × `size`."""
     text = write(f"{score:04d}")
     height, width = text.shape
     row, down = shrink(height, MIDDLE_Y - height // 2, WINDOW_H / size)
     column, across = shrink(width, max(MIDDLE_X - width // 2, 0), WINDOW_W / size)
     pixels = np.maximum(down @ text @ across.T - LOSS + 0.5, 0).astype(np.uint8)
-    # A run of very bad episodes could have more digits than there is room for.
+    # A very bad score can have more digits than fit.
     return row, column, np.ascontiguousarray(pixels[:, : size - column])

@@ -1,7 +1,7 @@
-"""Processes that step the cars of a board in shared memory. Nothing is pickled: a step is one byte each way.
+"""Worker processes that step cars in shared memory. Nothing is pickled: a step sends one byte in each direction.
 
-A worker is a new Python that is told its part as JSON over a socket, so that neither a fork of a process with threads
-nor a guard around the user's program is needed. It ends when its socket does.
+A worker is a new Python process that receives its job as JSON over a socket. Unlike `multiprocessing`, this neither
+forks a process with threads nor needs a `__main__` guard in the user's program. A worker exits when its socket closes.
 """
 
 from __future__ import annotations
@@ -19,30 +19,31 @@ from gymnasium.vector import AutoresetMode
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import registry, span
-from hotloop.training.envs.carracing.config import build
-from hotloop.training.envs.carracing.env_batch import Board, Group, board_fields
+from hotloop.training.envs.carracing.config import CarRacingConfig
+from hotloop.training.envs.carracing.env_batch import EnvBatch, SharedArrays, shared_fields
 from hotloop.training.shared_memory import attach
 from hotloop.training.worker_process import start_worker
 
 STEP, DONE, FAILED = b"s", b"d", b"f"
-END_S = 5.0
+EXIT_TIMEOUT_S = 5.0
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class WorkerDied(HotloopError):
-    """A process that steps cars has ended by itself."""
+    """A worker process ended unexpectedly."""
 
 
 class Worker:
-    """One such process, seen from the one that started it.
+    """Handle of a worker process, for the process that started it.
 
     Args:
-        part: What it steps: `options`, `path` of the board, `count` of cars on it, `first`, `last`, `autoreset`.
-        recorded: Whether it records itself into the run of this process, if there is one.
+        job: The cars to step: `options`, `path` of the shared memory, `count` of all cars, `first`, `last`,
+            `autoreset`, `render_mode`.
+        recorded: Whether it records itself into this process's run, if there is one.
     """
 
-    def __init__(self, part: dict[str, Any], recorded: bool = False) -> None:
-        self.part = part
+    def __init__(self, job: dict[str, Any], recorded: bool = False) -> None:
+        self.job = job
         self.recorded = recorded
         ours, theirs = socket.socketpair()
         with theirs:
@@ -50,68 +51,70 @@ class Worker:
             if recorded:
                 program = registry.child_program + program
             self._process = start_worker(program, pass_fds=[theirs.fileno()], env=os.environ | ONE_THREAD)
-        self._line = Connection(ours.detach())
-        self.send(json.dumps(part).encode())
+        self._connection = Connection(ours.detach())
+        self.send(json.dumps(job).encode())
 
     def send(self, message: bytes) -> None:
-        """Tell it something; its answer is waited for by `receive`."""
+        """Send a message. `receive` waits for the reply."""
         try:
-            self._line.send_bytes(message)
+            self._connection.send_bytes(message)
         except (BrokenPipeError, ConnectionResetError):
-            pass  # `receive` finds out too, and says so
+            pass  # `receive` will raise WorkerDied.
 
     def reset(self, seeds: list[int | None], mask: list[bool], options: dict[str, Any] | None) -> None:
-        """Let it reset its cars."""
+        """Send a request to reset its cars."""
         self.send(json.dumps({"seeds": seeds, "mask": mask, "options": options}).encode())
 
     def receive(self) -> None:
-        """Wait until it has done what it was told."""
+        """Wait for the reply to the last message."""
         try:
-            answer = self._line.recv_bytes()
+            reply = self._connection.recv_bytes()
         except (EOFError, ConnectionResetError):
             code = self._process.wait()
             raise WorkerDied(
-                f"the worker of cars {self.part['first']} to {self.part['last'] - 1} ended ({code})"
+                f"the worker of cars {self.job['first']} to {self.job['last'] - 1} ended ({code})"
             ) from None
-        if answer[:1] == FAILED:
-            raise HotloopError(answer[1:].decode())
+        if reply[:1] == FAILED:
+            raise HotloopError(reply[1:].decode())
 
     def close(self) -> None:
-        """End it."""
-        self._line.close()
+        """Stop the process."""
+        self._connection.close()
         try:
-            self._process.wait(END_S)
+            self._process.wait(EXIT_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
 
 
-def serve(number: int) -> None:
-    """Be a worker, whose socket has this number, until it is closed."""
-    line = Connection(number)
+def serve(fd: int) -> None:
+    """Run as a worker until the socket with this file descriptor is closed."""
+    connection = Connection(fd)
     try:
-        part = json.loads(line.recv_bytes())
-        group, waiting = _take_part(part), span("worker.wait", Phase.WAIT)
-        line.send_bytes(DONE)
+        job = json.loads(connection.recv_bytes())
+        batch, waiting = _make_batch(job), span("worker.wait", Phase.WAIT)
+        connection.send_bytes(DONE)
         while True:
             with waiting:
-                message = line.recv_bytes()
-            line.send_bytes(_obey(group, message))
+                message = connection.recv_bytes()
+            connection.send_bytes(_handle(batch, message))
     except (EOFError, BrokenPipeError, ConnectionResetError):
-        return  # the other side has ended or wants no more
+        return  # The parent has exited or closed the worker.
     except HotloopError as error:
-        line.send_bytes(FAILED + str(error).encode())
+        connection.send_bytes(FAILED + str(error).encode())
 
 
-def _take_part(part: dict[str, Any]) -> Group:
-    block = attach(Path(part["path"]), board_fields(build(part["options"]), part["count"]))
-    autoreset = AutoresetMode(part["autoreset"])
-    return Group(part["options"], Board(**block.arrays), part["first"], part["last"], autoreset, part["render_mode"])
+def _make_batch(job: dict[str, Any]) -> EnvBatch:
+    block = attach(Path(job["path"]), shared_fields(CarRacingConfig(**job["options"]), job["count"]))
+    autoreset = AutoresetMode(job["autoreset"])
+    return EnvBatch(
+        job["options"], SharedArrays(**block.arrays), job["first"], job["last"], autoreset, job["render_mode"]
+    )
 
 
-def _obey(group: Group, message: bytes) -> bytes:
+def _handle(batch: EnvBatch, message: bytes) -> bytes:
     if message == STEP:
-        group.step()
+        batch.step()
     else:
-        group.reset(**json.loads(message))
+        batch.reset(**json.loads(message))
     return DONE

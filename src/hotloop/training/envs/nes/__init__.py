@@ -1,9 +1,9 @@
-"""Games on a real NES emulator: stable-retro's core driven directly, and environments on top of it.
+"""Environments on an NES emulator, which drives stable-retro's core directly.
 
-`rom` says which cartridge is played and checks it, `emulator` runs it, `frames` makes what the agent sees of its
-picture, `layout` reads the state of a game out of its memory, `starts` knows where episodes begin, `mario` is the
-environment for Super Mario Bros. and for our own free game `runner`. Importing this needs neither stable-retro nor
-numba; making an environment does.
+`config` holds the options. `rom` finds and verifies the cartridge, `emulator` runs it, `preprocess` turns its picture
+into an observation, `memory_layout` reads the game's state from its memory, `start_states` makes the states at which
+episodes start. `mario` is the environment for Super Mario Bros. and for our own free game `runner`. Importing this
+package needs neither stable-retro nor numba; making an environment does.
 """
 
 from hotloop.training.envs.nes.config import MarioConfig, MarioRewards

@@ -1,8 +1,8 @@
-"""One NES in this process: stable-retro's emulator class driven directly, without its environment around it.
+"""An NES emulator: drives stable-retro's emulator class directly, without its environment.
 
-Memory and picture are read where the core keeps them, through the functions that every libretro core has: no copy of
-the memory is made, and no picture is converted that nobody looks at. The core itself draws every frame; it has no way
-to be asked not to. It keeps its console in global variables, so there can be one in a process.
+Memory and picture are read in place through the standard libretro functions, without copying the memory or converting
+pictures that are not used. The core draws every frame; this cannot be switched off. It keeps the console in global
+variables, so a process can have only one.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ Array = NDArray[Any]
 
 RAM_BYTES = 2048
 SYSTEM_RAM = 2
-"""libretro's number for the console's work memory."""
+"""libretro's id of the console's work memory."""
 
 BUTTONS = {"B": 0, "SELECT": 2, "START": 3, "UP": 4, "DOWN": 5, "LEFT": 6, "RIGHT": 7, "A": 8}
-"""Places in the button mask of stable-retro's NES core."""
+"""Indices into the button mask of stable-retro's NES core."""
 
-MASK = 9
+MASK_BUTTONS = 9
 VideoRefresh = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint, ctypes.c_uint, ctypes.c_size_t)
 
 
 class EmulatorBusy(HotloopError):
-    """There is an emulator in this process already."""
+    """This process already has an emulator."""
 
 
 def mask_of(*buttons: str) -> Array:
     """Return the mask, uint8 [9], of buttons held together."""
-    mask = np.zeros(MASK, np.uint8)
+    mask = np.zeros(MASK_BUTTONS, np.uint8)
     for name in buttons:
         mask[BUTTONS[name]] = 1
     return mask
@@ -46,7 +46,7 @@ class Emulator:
     """A console with a cartridge in it.
 
     Attributes:
-        ram: The console's memory itself, uint8 [2048]: reading it is free, writing it changes the game.
+        ram: View of the console's memory, uint8 [2048]. Writing to it changes the game.
 
     Args:
         rom: A file in iNES format.
@@ -54,7 +54,7 @@ class Emulator:
 
     def __init__(self, rom: Path) -> None:
         retro = _load_retro()
-        # An emulator that somebody dropped in a reference cycle holds the core until it is collected.
+        # An unused emulator in a reference cycle keeps the core until it is garbage collected.
         gc.collect()
         try:
             self._core = retro.RetroEmulator(str(rom))
@@ -68,7 +68,7 @@ class Emulator:
         self._library = ctypes.CDLL(retro.get_core_path("Nes"))
         self._frame: tuple[int, int, int, int] = (0, 0, 0, 0)
         self._pixels: Array = np.empty((0, 0), np.uint16)
-        # Kept here, as the core calls it for as long as it runs.
+        # The attribute keeps the callback alive while the core can call it.
         self._on_frame = VideoRefresh(self._note_frame)
         self._library.retro_set_video_refresh(self._on_frame)
         self._step = self._core.step
@@ -82,29 +82,29 @@ class Emulator:
         self._core.set_button_mask(mask, 0)
 
     def run(self, frames: int = 1) -> None:
-        """Let the console run."""
+        """Run the console for some frames."""
         step = self._step
         for _ in range(frames):
             step()
 
     @property
     def pixels(self) -> Array:
-        """The picture itself, uint16 [224, 240] of RGB565; the next frame is drawn over it."""
+        """View of the picture, uint16 [224, 240] in RGB565; the next frame overwrites it."""
         return self._pixels
 
     def rgb(self) -> Array:
-        """Return the picture, uint8 [224, 240, 3], as fresh memory."""
+        """Return a copy of the picture, uint8 [224, 240, 3]."""
         bits = self._pixels.astype(np.uint16)
         red, green, blue = bits >> 11, (bits >> 5) & 63, bits & 31
         return np.stack([red << 3 | red >> 2, green << 2 | green >> 4, blue << 3 | blue >> 2], -1).astype(np.uint8)
 
     def save(self) -> bytes:
-        """Return the state of the console, some 13 kB."""
+        """Return the state of the console, about 13 kB."""
         self._check_open()
         return self._core.get_state()
 
     def load(self, state: bytes) -> None:
-        """Go on from a state. The picture is that of before until the next frame."""
+        """Restore a state. The picture does not change until the next frame."""
         self._check_open()
         if not self._core.set_state(state):
             raise HotloopError(
@@ -112,7 +112,7 @@ class Emulator:
             )
 
     def close(self) -> None:
-        """Give the core back, so that another emulator can be made. Memory and picture are gone with it."""
+        """Release the core, its memory and its picture, so that another emulator can be made."""
         self.ram = np.zeros(RAM_BYTES, np.uint8)
         self._pixels = np.empty((0, 0), np.uint16)
         for name in ("_step", "_core", "_on_frame"):
@@ -126,7 +126,7 @@ class Emulator:
             raise HotloopError("the emulator was closed: make a new environment")
 
     def _note_frame(self, data: int | None, width: int, height: int, pitch: int) -> None:
-        """Learn where the picture is. It stays there, so this has nothing to do in almost every call."""
+        """Callback of the core: record the address of the picture. It rarely changes, so most calls do nothing."""
         if data and (data, width, height, pitch) != self._frame:
             self._frame = (data, width, height, pitch)
             memory = (ctypes.c_uint16 * (height * pitch // 2)).from_address(data)
@@ -136,14 +136,14 @@ class Emulator:
     def _find_ram(self) -> Array:
         self._library.retro_get_memory_data.restype = ctypes.c_void_p
         self._library.retro_get_memory_size.restype = ctypes.c_size_t
-        place = self._library.retro_get_memory_data(SYSTEM_RAM)
+        address = self._library.retro_get_memory_data(SYSTEM_RAM)
         size = self._library.retro_get_memory_size(SYSTEM_RAM)
-        if not place or size != RAM_BYTES or not self._pixels.size:
+        if not address or size != RAM_BYTES or not self._pixels.size:
             raise HotloopError(
                 f"the NES core shows {size} bytes of memory and a picture of {self._pixels.shape}: "
                 "this needs a core like that of stable-retro 1.0.1"
             )
-        return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(place)), np.uint8)
+        return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), np.uint8)
 
 
 def _load_retro() -> Any:

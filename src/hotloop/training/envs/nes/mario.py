@@ -12,35 +12,36 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.spans import span
 from hotloop.training.envs.nes import memory_layout
-from hotloop.training.envs.nes.config import ACTIONS, RANDOM, build, one_of, parse_level
+from hotloop.training.envs.nes.config import ACTIONS, RANDOM, MarioConfig, parse_level
 from hotloop.training.envs.nes.emulator import Emulator, mask_of
 from hotloop.training.envs.nes.rom import find_rom, is_runner
 from hotloop.training.envs.nes.start_states import (
     CARTRIDGE_LEVELS,
     RUNNER_LEVELS,
     SPACING,
-    begin_level,
     load_routes,
-    places_along,
+    start_level,
+    states_along_route,
 )
+from hotloop.training.envs.validate import build_config, check_choice
 
 Array = NDArray[Any]
 RENDER_MODES = ("rgb_array",)
-FASTEST = 4
-"""Pixels a frame that can be run; a larger change of position is a jump of the game's, and is counted as this much."""
+MAX_SPEED = 4
+"""Fastest running speed, pixels per frame. A larger change of position (the game moves the player) is clipped to it."""
 
-SURVIVE = 20
-"""Steps for which the player must live on for a state to be kept: in some places death is certain already."""
+SURVIVAL_STEPS = 20
+"""Steps that the player must survive after a state for it to be kept: in some states death is already certain."""
 
 
 class MarioEnv(gymnasium.Env[Array, Any]):
-    """A level of a side-scroller on an NES.
+    """A level of a side-scroller on an NES. A process can have only one, as it can have only one emulator.
 
-    Observations are single frames: stacking them is left to replay, which then keeps each frame once. Each is fresh
-    memory. There can be one in a process, as there can be one emulator.
+    Observations are single frames in newly allocated arrays. Stacking is left to the replay buffer, which then stores
+    each frame once.
 
     Args:
-        render_mode: "rgb_array" or None. What `render` returns is the console's picture, 240×224.
+        render_mode: "rgb_array" or None. `render` returns the console's picture, 240×224.
         options: The fields of `MarioConfig`: rom, rom_unchecked, level, actions, skip, size, start, begin_share,
             patience, max_steps, noops, sticky, rewards.
     """
@@ -48,17 +49,17 @@ class MarioEnv(gymnasium.Env[Array, Any]):
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 15}  # noqa: RUF012 as Gymnasium has it
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
-        self.config = config = build(options)
+        self.config = config = build_config("Mario", MarioConfig, options)
         if render_mode is not None:
-            one_of("render_mode", render_mode, RENDER_MODES)
+            check_choice("render_mode", render_mode, RENDER_MODES)
         rom = find_rom(config.rom, unchecked=config.rom_unchecked)
         self._runner = is_runner(rom)
         self.levels = RUNNER_LEVELS if self._runner else CARTRIDGE_LEVELS
         if config.level != RANDOM:
-            one_of("level", config.level, self.levels)
+            check_choice("level", config.level, self.levels)
         if config.start == "route" and not self._runner:
             raise HotloopError("start is 'route', and routes are known for runner only: give 'begin' or 'reached'")
-        # Only now, as numba compiles.
+        # Imported here because it compiles kernels.
         from hotloop.training.envs.nes.preprocess import Shrinker
 
         self.render_mode = render_mode
@@ -68,42 +69,43 @@ class MarioEnv(gymnasium.Env[Array, Any]):
         self._masks = [mask_of(*buttons) for buttons in ACTIONS[config.actions]]
         self._earlier = self._emulator.pixels.copy()
         self._shrink = Shrinker(self._earlier.shape, config.size)
-        self._begins: dict[str, bytes] = {}
-        self._places: dict[str, list[bytes]] = {}
+        self._level_starts: dict[str, bytes] = {}
+        self._start_states: dict[str, list[bytes]] = {}
         self._level = config.level
-        self._x = self._furthest = self._steps = self._frames = self._waiting = self._action = 0
+        self._x = self._furthest = self._steps = self._frames = self._stalled_steps = self._action = 0
         self._candidate: tuple[bytes, int] | None = None
         self._over: bool | None = None
-        self._console, self._drawing = span("env.emulator"), span("env.observe")
+        self._emulator_span, self._observe_span = span("env.emulator"), span("env.observe")
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Begin an episode.
+        """Start an episode.
 
         Args:
-            seed: Of the level, the place, the no-ops and the repeated actions; without it the random numbers go on.
-            options: `{"level": "1-2"}` for this level, `{"state": ...}` to go on from what `save` returned; the latter
-                does not say which level it is, so give both unless it is the level of the configuration.
+            seed: Seed of the level, the start state, the no-ops and the repeated actions; without it the random stream
+                continues.
+            options: `{"level": "1-2"}` selects a level, `{"state": ...}` continues from a state that `save` returned.
+                A state does not include its level, so give both unless it is the configured level.
         """
         super().reset(seed=seed)
         options = options or {}
         self._level = self._choose_level(options.get("level", self.config.level))
         state = options.get("state")
         if state is None:
-            state = self._choose_place()
+            state = self._choose_start()
         elif self.config.start == "reached":
-            self._find_begin()  # before the state is loaded: the console is needed for it
+            self._level_start()  # Uses the console, so it comes before the state is loaded.
         self._emulator.load(state)
         self._emulator.press(self._masks[0])
         noops = int(self.np_random.integers(self.config.noops + 1)) if self.config.noops else 0
         self._emulator.run(1 + noops)
-        where = memory_layout.look(self._emulator.ram)
-        self._x = self._furthest = where.x
+        status = memory_layout.read_status(self._emulator.ram)
+        self._x = self._furthest = status.x
         self._candidate = None
-        self._steps = self._waiting = self._action = 0
+        self._steps = self._stalled_steps = self._action = 0
         self._frames = 1 + noops
         self._over = False
         pixels = self._emulator.pixels
-        return self._shrink(pixels, pixels), self._info(where)
+        return self._shrink(pixels, pixels), self._info(status)
 
     def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
         """Hold the buttons of an action for `skip` frames.
@@ -126,7 +128,7 @@ class MarioEnv(gymnasium.Env[Array, Any]):
             raise HotloopError(f"action is {action!r}: give a whole number from 0 to {len(self._masks) - 1}")
         self._action = action
         emulator = self._emulator
-        with self._console:
+        with self._emulator_span:
             emulator.press(mask)
             if config.skip > 1:
                 emulator.run(config.skip - 1)
@@ -134,20 +136,20 @@ class MarioEnv(gymnasium.Env[Array, Any]):
             emulator.run()
         self._steps += 1
         self._frames += config.skip
-        where = memory_layout.look(emulator.ram)
-        reward, cause = self._judge(where)
+        status = memory_layout.read_status(emulator.ram)
+        reward, cause = self._score_step(status)
         terminated = cause is not None
         truncated = not terminated and 0 < config.max_steps <= self._steps
         self._over = terminated or truncated
-        with self._drawing:
+        with self._observe_span:
             pixels = emulator.pixels
             observation = self._shrink(pixels, self._earlier if config.skip > 1 else pixels)
-        info = self._info(where)
+        info = self._info(status)
         if self._over:
             info["cause"] = cause or "limit"
-            info["flag"] = where.flag
+            info["flag"] = status.flag
         elif config.start == "reached":
-            self._keep_place(where)
+            self._keep_reached_state(status)
         return observation, reward, terminated, truncated, info
 
     def save(self) -> bytes:
@@ -161,67 +163,67 @@ class MarioEnv(gymnasium.Env[Array, Any]):
         return self._emulator.rgb()
 
     def close(self) -> None:
-        """Give up the emulator, so that another environment can have one."""
+        """Release the emulator, so that another environment can have one."""
         self._emulator.close()
         self._over = None
 
-    def _judge(self, where: memory_layout.Where) -> tuple[float, str | None]:
-        """Return the reward of a step, and why the episode ends, if it does."""
-        rewards, most = self.config.rewards, FASTEST * self.config.skip
-        reward = rewards.progress * min(max(where.x - self._x, -most), most)
-        self._x = where.x
-        if where.flag:
-            self._furthest = max(self._furthest, where.x)
+    def _score_step(self, status: memory_layout.PlayerStatus) -> tuple[float, str | None]:
+        """Return the reward of a step, and the cause of the episode's end or None."""
+        rewards, limit = self.config.rewards, MAX_SPEED * self.config.skip
+        reward = rewards.progress * min(max(status.x - self._x, -limit), limit)
+        self._x = status.x
+        if status.flag:
+            self._furthest = max(self._furthest, status.x)
             return reward + rewards.flag, "flag"
-        if where.dead:
+        if status.dead:
             return reward + rewards.death, "death"
-        if where.x > self._furthest:
-            self._furthest, self._waiting = where.x, 0
+        if status.x > self._furthest:
+            self._furthest, self._stalled_steps = status.x, 0
             return reward, None
-        self._waiting += 1
-        if self._waiting >= self.config.patience:
+        self._stalled_steps += 1
+        if self._stalled_steps >= self.config.patience:
             return reward + rewards.deadlock, "deadlock"
         return reward, None
 
-    def _info(self, where: memory_layout.Where) -> dict[str, Any]:
+    def _info(self, status: memory_layout.PlayerStatus) -> dict[str, Any]:
         info: dict[str, Any] = memory_layout.details(self._emulator.ram)
-        info.update(x=where.x, distance=self._furthest, level=self._level, steps=self._steps, frames=self._frames)
+        info.update(x=status.x, distance=self._furthest, level=self._level, steps=self._steps, frames=self._frames)
         return info
 
     def _choose_level(self, level: object) -> str:
         if level == RANDOM:
             return self.levels[int(self.np_random.integers(len(self.levels)))]
-        one_of("level", level, self.levels)
+        check_choice("level", level, self.levels)
         return str(level)
 
-    def _choose_place(self) -> bytes:
-        """Return the state that an episode of this level begins with."""
-        level, begin = self._level, self._find_begin()
+    def _choose_start(self) -> bytes:
+        """Return the state at which the next episode of this level starts."""
+        level, begin = self._level, self._level_start()
         if self.config.start == "begin":
             return begin
         if self.config.begin_share and self.np_random.random() < self.config.begin_share:
             return begin
-        if level not in self._places:
-            self._places[level] = places_along(self._emulator, begin, load_routes()[level])
-        places = self._places[level]
-        return places[int(self.np_random.integers(len(places)))]
+        if level not in self._start_states:
+            self._start_states[level] = states_along_route(self._emulator, begin, load_routes()[level])
+        states = self._start_states[level]
+        return states[int(self.np_random.integers(len(states)))]
 
-    def _find_begin(self) -> bytes:
-        """Return the state at the beginning of this level; where places are kept as they are reached, the first."""
+    def _level_start(self) -> bytes:
+        """Return the state at the beginning of this level. With `reached`, it is also the first of the kept states."""
         level = self._level
-        if level not in self._begins:
-            self._begins[level] = begin_level(self._emulator, *parse_level(level), runner=self._runner)
+        if level not in self._level_starts:
+            self._level_starts[level] = start_level(self._emulator, *parse_level(level), runner=self._runner)
             if self.config.start == "reached":
-                self._places[level] = [self._begins[level]]
-        return self._begins[level]
+                self._start_states[level] = [self._level_starts[level]]
+        return self._level_starts[level]
 
-    def _keep_place(self, where: memory_layout.Where) -> None:
-        """Keep the state if the player stands further along than in any that is kept, and then lives on for a while."""
-        places = self._places[self._level]
+    def _keep_reached_state(self, status: memory_layout.PlayerStatus) -> None:
+        """Keep the state if the player is on the ground further than ever before, and survives the next steps."""
+        states = self._start_states[self._level]
         if self._candidate is not None:
             state, step = self._candidate
-            if self._steps - step >= SURVIVE:
-                places.append(state)
+            if self._steps - step >= SURVIVAL_STEPS:
+                states.append(state)
                 self._candidate = None
-        elif where.x >= len(places) * SPACING and memory_layout.is_standing(self._emulator.ram):
+        elif status.x >= len(states) * SPACING and memory_layout.is_standing(self._emulator.ram):
             self._candidate = (self._emulator.save(), self._steps)

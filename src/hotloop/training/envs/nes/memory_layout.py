@@ -1,6 +1,6 @@
-"""The state of the game in the console's memory.
+"""Addresses of the game's state in the console's memory, and functions that read it.
 
-The addresses are those publicly documented for Super Mario Bros.; our own `runner` keeps its state at the same ones.
+The addresses are those publicly documented for Super Mario Bros.; our own `runner` uses the same ones.
 """
 
 from __future__ import annotations
@@ -27,36 +27,36 @@ MODE_TITLE, MODE_GAME, MODE_VICTORY = 0, 1, 2
 TASK_PLAYS = 3
 
 
-class Where(NamedTuple):
-    """What a step needs to know."""
+class PlayerStatus(NamedTuple):
+    """The part of the game's state that every step needs."""
 
     x: int
     dead: bool
     flag: bool
 
 
-def look(ram: NDArray[Any]) -> Where:
-    """Read what a step needs."""
-    # item() of a byte is several times quicker than an index and a conversion.
+def read_status(ram: NDArray[Any]) -> PlayerStatus:
+    """Read the status of the player."""
+    # item() is several times faster than indexing and converting.
     item = ram.item
     state = item(PLAYER_STATE)
     dead = state in (DYING, DEAD) or item(Y_PAGE) > 1
     on_pole = item(FLOAT_STATE) == ON_POLE and FLAG in ram[ENEMY_TYPES]
-    return Where(item(PAGE) * 256 + item(X), dead, on_pole or item(MODE) == MODE_VICTORY)
+    return PlayerStatus(item(PAGE) * 256 + item(X), dead, on_pole or item(MODE) == MODE_VICTORY)
 
 
 def is_playing(ram: NDArray[Any]) -> bool:
-    """Say whether a level is going on and the player is in control."""
+    """Return whether a level is running and the player is in control."""
     return bool(ram[MODE] == MODE_GAME and ram[TASK] == TASK_PLAYS and ram[PLAYER_STATE] == PLAYS and ram[TIMER].any())
 
 
 def is_standing(ram: NDArray[Any]) -> bool:
-    """Say whether the player is on the ground."""
+    """Return whether the player is on the ground."""
     return bool(ram[FLOAT_STATE] == 0)
 
 
 def number(digits: NDArray[Any]) -> int:
-    """Read a number kept as one digit a byte."""
+    """Read a number stored as one decimal digit per byte."""
     value = 0
     for digit in digits.tolist():
         value = 10 * value + digit
@@ -64,7 +64,7 @@ def number(digits: NDArray[Any]) -> int:
 
 
 def details(ram: NDArray[Any]) -> dict[str, int]:
-    """Everything else that an info has."""
+    """Read the other values of an info."""
     item = ram.item
     return {
         "y": item(Y),

@@ -1,8 +1,8 @@
-"""From the console's picture to what the agent sees: grey, the larger of two frames, and shrunk, in one pass.
+"""Turns the console's picture into an observation: grey, maximum of two frames, and scaled down, in one pass.
 
-A pixel of the result is the mean of the area that it covers, weighted by how much of each pixel lies in it. All sums
-are of whole numbers, so the kernel and its twin agree to the bit. NES games draw more sprites than a line can show by
-showing them every other frame; the larger of two frames has them all.
+A result pixel is the mean of the area that it covers, with partially covered pixels weighted. All sums are of integers,
+so the kernel and the reference agree exactly. NES games that need more sprites than a line can show draw them every
+other frame; the maximum of two frames contains them all.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ Array = NDArray[Any]
 SCALE = 1 << 16
 SHIFT = 42
 TAPS = 4
-"""Pixels of a row that lie in one of the result, at most: the kernel adds up just so many."""
+"""Number of source pixels in a row that the kernel adds up for a result pixel, which is the largest possible."""
 
 RED, GREEN, BLUE = (round(SCALE * weight * 255 / top) for weight, top in ((0.299, 31), (0.587, 63), (0.114, 31)))
-"""Grey of a pixel of 5, 6 and 5 bits, times 65,536; the weights of red, green and blue as OpenCV has them."""
+"""Grey of an RGB565 pixel is the weighted sum of its channels ÷ 65,536; the weights are those of OpenCV."""
 
 
 @lru_cache(maxsize=16)
 def overlaps(size: int, pixels: int) -> tuple[Array, Array]:
-    """Say which pixels lie in each pixel of the result, along one side.
+    """Return which source pixels each result pixel covers, along one side.
 
     Returns:
-        The first of them, int64 [size], and how much of it and of each that follows lies within, uint32 [size, K], in
-        units of which the side has `size` × `pixels`: each row sums to `pixels`.
+        The first covered pixel, int64 [size], and the weights of it and the following ones, uint32 [size, K]. Weights
+        are overlaps in units of 1 / (`size` · `pixels`) of the side, so each row sums to `pixels`.
     """
     first = np.arange(size, dtype=np.int64) * pixels // size
     last = ((np.arange(size, dtype=np.int64) + 1) * pixels - 1) // size
@@ -45,11 +45,11 @@ def overlaps(size: int, pixels: int) -> tuple[Array, Array]:
 
 
 class Shrinker:
-    """Makes grey pictures of a fixed size of frames of a fixed size.
+    """Scales frames of a fixed shape down to square grey pictures of a fixed size.
 
     Args:
         shape: Height and width of a frame.
-        size: Pixels a side of the result.
+        size: Side of the result in pixels.
     """
 
     def __init__(self, shape: tuple[int, int], size: int) -> None:
@@ -58,11 +58,11 @@ class Shrinker:
             raise HotloopError(f"frames of {shape} cannot be shrunk to {size}: give a size from {shape[1] // 3} on")
         self._size = size
         self._line = np.empty(shape[1], np.uint32)
-        # Longer than a row, so that a weight of 0 beyond its end needs no question.
+        # Longer than a row, so that reading beyond its end with weight 0 needs no bounds check.
         self._sums = np.zeros(shape[1] + self._columns[1].shape[1], np.uint32)
 
     def __call__(self, frame: Array, earlier: Array) -> Array:
-        """Return the picture, uint8 [size, size], of two frames, uint16 [H, W] of RGB565; they may be the same."""
+        """Return the picture, uint8 [size, size], of two frames, uint16 [H, W] in RGB565, which may be the same."""
         out = np.empty((self._size, self._size), np.uint8)
         _shrink(frame, earlier, self._rows, self._columns, (self._line, self._sums), out)
         return out
@@ -70,7 +70,7 @@ class Shrinker:
 
 @njit(cache=True, boundscheck=False, inline="always")
 def _grey(pixel):  # pyright: ignore  # the types are numba's
-    # All in 32 bits, eight pixels at a time: with Python's numbers the sums would be in 64.
+    # With explicit 32-bit types the compiler processes eight pixels at a time; Python ints would make the sums 64-bit.
     p = np.uint32(pixel)
     red, green, blue = p >> np.uint32(11), (p >> np.uint32(5)) & np.uint32(63), p & np.uint32(31)
     return np.uint32(red * np.uint32(RED) + green * np.uint32(GREEN) + blue * np.uint32(BLUE))
@@ -82,12 +82,12 @@ def _shrink(frame, earlier, rows, columns, scratch, out):  # pyright: ignore  # 
     first_column, column_weights = columns
     line, sums = scratch
     height, width = frame.shape
-    # Dividing by the area is multiplying and shifting, a tenth of the work, and exact: sums are below 2**24 and the
-    # area below 2**16, so what the rounded inverse is too large by adds up to less than one.
+    # Division by the area is done by multiplying and shifting, which takes a tenth of the time. It is exact: sums are
+    # below 2**24 and the area below 2**16, so the error of the rounded inverse adds up to less than one.
     area = np.uint64(height * width)
     inverse = (np.uint64(1) << np.uint64(SHIFT)) // area + np.uint64(1)
     half = np.uint32(area >> np.uint64(1))
-    made = -1
+    grey_row = -1
     for i in range(out.shape[0]):
         for x in range(width):
             sums[x] = 0
@@ -96,9 +96,9 @@ def _shrink(frame, earlier, rows, columns, scratch, out):  # pyright: ignore  # 
             row = first_row[i] + k
             if weight == 0:
                 continue
-            # A row that lies in two rows of the result is made grey once.
-            if row != made:
-                made = row
+            # A source row that is part of two result rows is converted to grey once.
+            if row != grey_row:
+                grey_row = row
                 now, before = frame[row], earlier[row]
                 for x in range(width):
                     larger = max(_grey(now[x]), _grey(before[x]))
@@ -107,7 +107,7 @@ def _shrink(frame, earlier, rows, columns, scratch, out):  # pyright: ignore  # 
                 sums[x] += np.uint32(line[x] * weight)
         for j in range(out.shape[1]):
             total = half
-            at = np.uint64(first_column[j])  # unsigned, so that it is not asked whether it counts from the end
+            at = np.uint64(first_column[j])  # Unsigned, so numba does not check for a negative index.
             total += np.uint32(sums[at] * column_weights[j, 0])
             total += np.uint32(sums[at + np.uint64(1)] * column_weights[j, 1])
             total += np.uint32(sums[at + np.uint64(2)] * column_weights[j, 2])
@@ -115,8 +115,8 @@ def _shrink(frame, earlier, rows, columns, scratch, out):  # pyright: ignore  # 
             out[i, j] = (np.uint64(total) * inverse) >> np.uint64(SHIFT)
 
 
-def shrink_twin(frame: Array, earlier: Array, size: int) -> Array:
-    """The same in plain numpy, to be read and to test the kernel against."""
+def shrink_reference(frame: Array, earlier: Array, size: int) -> Array:
+    """Reference implementation in plain numpy, for tests."""
     greys = []
     for each in (frame, earlier):
         pixels = each.astype(np.int64)
@@ -128,7 +128,7 @@ def shrink_twin(frame: Array, earlier: Array, size: int) -> Array:
 
 
 def _matrix(size: int, pixels: int) -> Array:
-    """The overlaps as a matrix, int64 [size, pixels]."""
+    """Return the overlaps as a matrix, int64 [size, pixels]."""
     edges = np.arange(pixels + 1) * size
     matrix = np.zeros((size, pixels), np.int64)
     for i in range(size):

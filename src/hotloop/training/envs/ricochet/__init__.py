@@ -1,7 +1,9 @@
-"""Ricochet Robots, many boards stepped as one by a single kernel call.
+"""Ricochet Robots; one kernel call steps many boards.
 
-`config` says what is played and seen; `boards` makes boards, `kernels` plays them, `raster` draws them, `solver` solves
-them and `bank` keeps solved ones; `twin` says the same in plain Python; `vector` and `env` are the Gymnasium classes.
+`config` holds the options. `board_kernels` makes boards and `kernels` plays them, on the arrays of `memory_layout`.
+`solver` solves boards, `puzzle` holds them as arrays, `puzzle_bank` stores solved ones on disk. `raster` draws,
+`rgb_observation` and `render` use it. `reference` and `raster_reference` are the same in plain Python, for tests.
+`vector` and `env` are the Gymnasium classes.
 """
 
 from hotloop.training.envs.ricochet.config import LEVELS, OBSERVATIONS, Level, Rewards, RicochetConfig

@@ -11,8 +11,8 @@ from hotloop.escaping import json_text, printable
 from hotloop.training.envs.ricochet.puzzle_bank import Plan, make
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Make a bank from the command line."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Make a bank; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m hotloop.training.envs.ricochet", description="Make a puzzle bank.")
     default = Plan()
     parser.add_argument("directory", help="where to; it must not exist yet")
@@ -22,18 +22,18 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--robots", type=int, default=default.robots)
     parser.add_argument("--levels", type=int, nargs="+", default=default.levels)
     parser.add_argument("--held-out", type=float, default=default.held_out, help="share kept for evaluation")
-    given = vars(parser.parse_args(words))
-    directory = given.pop("directory")
-    given["levels"] = tuple(given["levels"])
+    options = vars(parser.parse_args(arguments))
+    directory = options.pop("directory")
+    options["levels"] = tuple(options["levels"])
     try:
-        manifest = make(directory, Plan(**given))
+        manifest = make(directory, Plan(**options))
     except HotloopError as error:
         print(f"error: {printable(str(error))}", file=sys.stderr)
         return 2
     except OSError as error:
         reason = error.strerror or error
-        place = printable(str(directory))
-        print(f"error: cannot write {place} ({reason}): give a directory that can be written", file=sys.stderr)
+        name = printable(str(directory))
+        print(f"error: cannot write {name} ({reason}): give a directory that can be written", file=sys.stderr)
         return 2
     print(json_text(manifest))
     return 0

@@ -1,10 +1,10 @@
 """Kernels that make a board: walls by quadrant, robots, goal, and where every slide ends.
 
-The walls are placed one after the other, each where the rules leave room, all places equally likely. What is taken is
-a bit per cell, a row an integer, so that the places for an L of one orientation in a quadrant are found by a few
-shifts a row. `twin` says the same with sets.
+Walls are placed one after the other, each at a random place that the rules allow. Occupied cells are bits and a row is
+an integer, so a few shifts per row find the places for an L of one orientation in a quadrant. `reference` does the same
+with sets.
 
-Numba renews its cache of a kernel when the kernel's own file has changed: after a change here, touch `kernels.py`.
+Numba recompiles a cached kernel only when the kernel's own file changes: after a change here, touch `kernels.py`.
 """
 
 from __future__ import annotations
@@ -13,27 +13,30 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotloop.training.envs.numba_tools import bare, count_ones, draw, kernel, lowest_one, step_x, step_y
+from hotloop.training.envs.numba_tools import borrow, count_ones, draw, kernel, lowest_one, step_x, step_y
 from hotloop.training.envs.ricochet.config import DOWN, LEFT, RIGHT, UNKNOWN, UP
 from hotloop.training.envs.ricochet.memory_layout import CELLS, GOAL, MOVED, OPTIMAL, RANDOM, TARGET, State
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 NEAR_WALL, TAKEN = range(2)
-"""Rows of bits: cells that no wall may be built around, as they or a neighbour have one; cells that no wall may touch.
+"""Two sets of bit rows: cells that no wall may be built around because they or a neighbour have one, and cells that no
+wall may touch.
 
-Walls do not meet, then: one that ends where another does is beside that other's cell or a neighbour of it.
+Together they keep walls from meeting: a wall that ended where another does would be next to that wall's cell or to a
+neighbour of it.
 """
 
 TURNS = 1 << 12
-ROOMY, MOST_LAYOUTS = 16, 10
-"""From this side on all walls have room, mostly at once; a layout that lacks one is made anew, this often at most."""
+"""Number of ways to orient the Ls: three random bits for each of the four quadrants."""
+
+ROOMY, MAX_LAYOUTS = 16, 10
+"""Boards of at least this size have room for all walls. A layout that lacks one is rebuilt, with this many in all."""
 
 PAD = 1
-"""Rows are shifted by one cell each way, so that a neighbour outside of the board is a row or bit like any other."""
-
+"""Bit rows have a margin of one cell on each side, so cells outside the board need no special case."""
 
 FOUND = 16
-"""Entry of `Site.corners` that counts the others."""
+"""Index in `Site.corners` of the number of Ls built."""
 
 
 class Site(NamedTuple):
@@ -41,16 +44,16 @@ class Site(NamedTuple):
 
     size: int
     taken: np.ndarray
-    """uint64 [2, 20]: rows of bits."""
+    """uint64 [2, 20]: bit rows."""
     corners: np.ndarray
-    """int64 [17]: cells of the Ls, and how many there are."""
+    """int64 [17]: cells of the Ls, then their number."""
     places: np.ndarray
-    """uint64 [16]: rows of bits, the cells around which the next L may be built."""
+    """uint64 [16]: bit rows of the cells around which the next L may be built."""
 
 
 @kernel
 def is_centre(size: int, x: int, y: int) -> bool:
-    """Is a cell one of the walled ones in the middle: four on an even board, one on an odd one?"""
+    """Return whether a cell belongs to the walled centre: four cells on an even board, one on an odd one."""
     low, high = (size - 1) // 2, size // 2
     return low <= x <= high and low <= y <= high
 
@@ -71,11 +74,11 @@ def mark_around(taken: np.ndarray, kind: int, x: int, y: int) -> None:
 
 
 @kernel
-def put_wall(walls: np.ndarray, i: int, taken: np.ndarray, x: int, y: int, way: int) -> None:
-    """Build a wall on one side of a cell; both cells have it."""
-    next_x, next_y = x + step_x(way), y + step_y(way)
-    walls[i, 16 * y + x] |= 1 << way
-    walls[i, 16 * next_y + next_x] |= 1 << ((way + 2) & 3)
+def put_wall(walls: np.ndarray, i: int, taken: np.ndarray, x: int, y: int, direction: int) -> None:
+    """Build a wall on one side of a cell; it is stored for both adjacent cells."""
+    next_x, next_y = x + step_x(direction), y + step_y(direction)
+    walls[i, 16 * y + x] |= 1 << direction
+    walls[i, 16 * next_y + next_x] |= 1 << ((direction + 2) & 3)
     for a, b in ((x, y), (next_x, next_y)):
         mark_around(taken, NEAR_WALL, a, b)
         mark(taken, TAKEN, a, b)
@@ -102,7 +105,7 @@ def put_frame(size: int, walls: np.ndarray, i: int, taken: np.ndarray) -> None:
 
 @kernel
 def choose_bit(vitals: np.ndarray, i: int, row: np.uint64) -> int:
-    """Choose one of the bits that are set, all equally likely; -1 if there is none."""
+    """Return the position of a random set bit; -1 if there is none."""
     ones = count_ones(row)
     if ones == 0:
         return -1
@@ -113,9 +116,9 @@ def choose_bit(vitals: np.ndarray, i: int, row: np.uint64) -> int:
 
 @kernel
 def put_edge_wall(state: State, i: int, site: Site, quadrant: int, side: int) -> bool:
-    """Build a wall that juts from the border: on the upper or lower side (0) or the left or right one (1).
+    """Build a wall perpendicular to the border: at the top or bottom (side 0), or at the left or right (side 1).
 
-    It is built around both cells beside it, lies inside of the quadrant and not beside a corner of the board.
+    It separates two cells of the quadrant, neither of which is in a corner of the board. Return whether there was room.
     """
     size, taken = site.size, site.taken
     half = size // 2
@@ -131,7 +134,7 @@ def put_edge_wall(state: State, i: int, site: Site, quadrant: int, side: int) ->
     low, high = max(first, 1), min(first + half - 1, size - 2)
     places = ZERO
     if low < high:
-        # A bit is the cell before the wall: it and the next one must be free.
+        # A bit stands for the cell before the wall: it and the next cell must be free.
         places = ~(used | (used >> ONE)) & ((ONE << np.uint64(high)) - (ONE << np.uint64(low)))
     at = choose_bit(state.vitals, i, places)
     if at < 0:
@@ -146,15 +149,15 @@ def put_edge_wall(state: State, i: int, site: Site, quadrant: int, side: int) ->
 
 @kernel
 def corner_places(taken: np.ndarray, y: int, turn: int, columns: np.uint64) -> np.uint64:
-    """Of the cells of a row, those around which an L of one orientation may be built."""
+    """Return the cells of a row around which an L of one orientation may be built."""
     used = taken[NEAR_WALL, y + PAD] | taken[TAKEN, y + PAD]
     for k in range(2):
-        way = (turn + k) & 3
-        if way == UP:
+        direction = (turn + k) & 3
+        if direction == UP:
             used |= taken[TAKEN, y - 1 + PAD]
-        elif way == RIGHT:
+        elif direction == RIGHT:
             used |= taken[TAKEN, y + PAD] >> ONE
-        elif way == DOWN:
+        elif direction == DOWN:
             used |= taken[TAKEN, y + 1 + PAD]
         else:
             used |= taken[TAKEN, y + PAD] << ONE
@@ -163,7 +166,7 @@ def corner_places(taken: np.ndarray, y: int, turn: int, columns: np.uint64) -> n
 
 @kernel
 def put_corner(state: State, i: int, site: Site, quadrant: int, turn: int) -> None:
-    """Build an L around a cell that is not at the border, where there is room."""
+    """Build an L around a random cell that is not at the border, if there is room."""
     size, taken = site.size, site.taken
     half = size // 2
     first_x = size - half if quadrant & 1 else 0
@@ -197,11 +200,11 @@ def put_corner(state: State, i: int, site: Site, quadrant: int, turn: int) -> No
 def put_walls(state: State, i: int, site: Site, structures: int) -> None:
     """Build all walls.
 
-    Walls at the border fit into fewer places, so on a large board they come first. A small board has room for few:
-    there one L a quadrant comes before them, as the goal lies in one.
+    Walls at the border fit into fewer places, so on a large board they come first. A small board has little room: there
+    one L per quadrant comes first, because the goal is placed in an L.
     """
     early = 1 if structures < 4 else 0
-    for more in range(MOST_LAYOUTS - 1 if site.size >= ROOMY else 0, -1, -1):
+    for more in range(MAX_LAYOUTS - 1 if site.size >= ROOMY else 0, -1, -1):
         put_frame(site.size, state.walls, i, site.taken)
         site.corners[FOUND] = 0
         turns = draw(state.vitals, i, RANDOM, TURNS)
@@ -218,10 +221,10 @@ def put_walls(state: State, i: int, site: Site, structures: int) -> None:
 
 @kernel
 def put_corners(state: State, i: int, site: Site, turns: int, first: int, last: int) -> None:
-    """Build the Ls from the first of each quadrant up to the last.
+    """Build Ls number `first` up to `last` of each quadrant.
 
-    Orientations come in turn, from one on that `turns` says, one way round or the other: as many of each as of any
-    other. `turns` has three bits a quadrant.
+    `turns` has three bits per quadrant: the first orientation, and whether the next ones follow clockwise or
+    counter-clockwise. Taking them in turn makes all orientations equally frequent.
     """
     for quadrant in range(4):
         begin, by = turns >> (3 * quadrant), 1 + ((turns >> (3 * quadrant + 1)) & 2)
@@ -231,10 +234,7 @@ def put_corners(state: State, i: int, site: Site, turns: int, first: int, last: 
 
 @kernel
 def put_edge_walls(state: State, i: int, site: Site, quadrant: int, structures: int) -> int:
-    """Build the walls at a quadrant's two sides of the border, in turn; where one is full, at the other.
-
-    Returns how many were built.
-    """
+    """Build walls alternately at the two borders of a quadrant, or where there is room. Return the number built."""
     side, built = draw(state.vitals, i, RANDOM, 2), 0
     for _ in range(structures):
         if put_edge_wall(state, i, site, quadrant, side) or put_edge_wall(state, i, site, quadrant, 1 - side):
@@ -245,7 +245,7 @@ def put_edge_walls(state: State, i: int, site: Site, quadrant: int, structures: 
 
 @kernel
 def draw_cell(state: State, i: int, size: int) -> int:
-    """Draw a cell outside of the centre."""
+    """Draw a random cell outside the centre."""
     while True:
         place = draw(state.vitals, i, RANDOM, size * size)
         x, y = place % size, place // size
@@ -255,13 +255,13 @@ def draw_cell(state: State, i: int, size: int) -> int:
 
 @kernel
 def make_board(state: State, i: int, size: int, robots: int, structures: int) -> None:
-    """Make a board with its robots and its goal, which lies in an L where there is one."""
+    """Make a board with robots and a goal. The goal is in an L if there is one."""
     rows, cells, places = np.empty((2, 20), np.uint64), np.empty(17, np.int64), np.empty(16, np.uint64)
-    site = Site(size, bare(rows), bare(cells), bare(places))
+    site = Site(size, borrow(rows), borrow(cells), borrow(places))
     put_walls(state, i, site, structures)
     found = site.corners[FOUND]
     goal = site.corners[draw(state.vitals, i, RANDOM, found)] if found else draw_cell(state, i, size)
-    # Numba frees an array after its last use, and `site` does not hold them: so this is the last use.
+    # Numba frees an array after its last use, and `site` only borrows them. This use keeps them alive until here.
     rows[0, 0], cells[0], places[0] = ZERO, 0, ZERO
     state.vitals[i, GOAL] = goal
     state.vitals[i, TARGET] = draw(state.vitals, i, RANDOM, robots)
@@ -281,7 +281,7 @@ def make_board(state: State, i: int, size: int, robots: int, structures: int) ->
 
 @kernel
 def find_stops(size: int, walls: np.ndarray, stops: np.ndarray, i: int) -> None:
-    """Write where every slide ends: at a wall that way, or where the slide of the next cell ends."""
+    """Write where every slide ends: at a wall in that direction, or where the slide from the next cell ends."""
     for row in range(size):
         first = 16 * row
         right, left = first + size - 1, first
@@ -293,7 +293,7 @@ def find_stops(size: int, walls: np.ndarray, stops: np.ndarray, i: int) -> None:
             if (walls[i, cell] >> RIGHT) & 1:
                 right = cell
             stops[i, CELLS * RIGHT + cell] = right
-        # Whole rows at a time: what the cells of one row need is in the row before.
+        # Vertical slides are computed row by row, because each row only needs the previous one.
         for x in range(size):
             cell = first + x
             before = stops[i, CELLS * UP + max(cell - 16, 0)]
@@ -306,23 +306,23 @@ def find_stops(size: int, walls: np.ndarray, stops: np.ndarray, i: int) -> None:
 
 
 @kernel
-def slide(stops: np.ndarray, i: int, positions: int, robots: int, robot: int, way: int) -> int:
-    """Return where a robot stops; `positions` holds a byte for each robot.
+def slide(stops: np.ndarray, i: int, positions: int, robots: int, robot: int, direction: int) -> int:
+    """Return where a robot stops: at the wall, or before the nearest robot in its path.
 
-    It slides to the wall, unless another robot lies on its way: then it stops before the nearest of them.
+    `positions` holds one byte per robot.
     """
     cell = (positions >> (8 * robot)) & 255
-    stop = int(stops[i, CELLS * way + cell])
+    stop = int(stops[i, CELLS * direction + cell])
     for other in range(robots):
         at = (positions >> (8 * other)) & 255
-        if way == UP:
+        if direction == UP:
             if (at ^ cell) & 15 == 0 and stop <= at < cell:
                 stop = at + 16
-        elif way == RIGHT:
-            # Cells of one row follow each other, so what lies between two of them is in that row.
+        elif direction == RIGHT:
+            # Cell numbers of one row are consecutive, so a number between two of them is in the same row.
             if cell < at <= stop:
                 stop = at - 1
-        elif way == DOWN:
+        elif direction == DOWN:
             if (at ^ cell) & 15 == 0 and cell < at <= stop:
                 stop = at - 16
         elif stop <= at < cell:
@@ -332,7 +332,7 @@ def slide(stops: np.ndarray, i: int, positions: int, robots: int, robot: int, wa
 
 @kernel
 def pack_robots(robots: np.ndarray, i: int, count: int) -> int:
-    """Return the positions of a game's robots, a byte each."""
+    """Return the positions of a game's robots, one byte each."""
     positions = 0
     for r in range(count):
         positions |= int(robots[i, r]) << (8 * r)

@@ -1,22 +1,21 @@
-"""One board of Ricochet Robots behind Gymnasium's `Env`: a vector of one, so that there is one set of rules."""
+"""One board of Ricochet Robots behind Gymnasium's `Env`."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import gymnasium
-import numpy as np
 from gymnasium.vector import AutoresetMode
-from numpy.typing import NDArray
 
 from hotloop.training.envs.ricochet.puzzle import Puzzles
-from hotloop.training.envs.ricochet.vector import RENDER_MODES, RicochetVectorEnv
+from hotloop.training.envs.ricochet.vector import INFO_NAMES, RENDER_MODES, RicochetVectorEnv
+from hotloop.training.envs.single_env import SingleEnv
 
-Array = NDArray[Any]
 
+class RicochetEnv(SingleEnv):
+    """One board. It plays the same boards as the lane of `RicochetVectorEnv` with the same seed.
 
-class RicochetEnv(gymnasium.Env[Array, int]):
-    """One board. With a seed it plays the same boards as the one that `RicochetVectorEnv` gives that seed.
+    `info` has steps and optimal length, and at the end of an episode its cause. `reset` plays the board of
+    `options={"puzzles": Puzzles}`, which holds one, or a new board.
 
     Args:
         render_mode: "rgb_array", "ansi" or None.
@@ -27,41 +26,10 @@ class RicochetEnv(gymnasium.Env[Array, int]):
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012 as Gymnasium has it
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
-        self._boards = RicochetVectorEnv(1, render_mode=render_mode, autoreset_mode=AutoresetMode.DISABLED, **options)
-        self.config = self._boards.config
-        self.render_mode = render_mode
-        self.observation_space = self._boards.single_observation_space
-        self.action_space = self._boards.single_action_space
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
-        """Begin an episode on a new board, or on that of `options={"puzzles": Puzzles}`, which holds one."""
-        super().reset(seed=seed)
-        observations, infos = self._boards.reset(seed=seed, options=options)
-        return observations[0], _first(infos)
-
-    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
-        """Play one action; `info` has steps and optimal length, and at the end of an episode its cause."""
-        observations, rewards, terminated, truncated, infos = self._boards.step(np.array([action]))
-        return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), _first(infos)
-
-    def get_state(self) -> dict[str, Array]:
-        """Return a copy of the game, from which `set_state` goes on with exactly the same results."""
-        return self._boards.get_state()
-
-    def set_state(self, state: dict[str, Array]) -> None:
-        """Go on from what `get_state` returned."""
-        self._boards.set_state(state)
+        self._board = RicochetVectorEnv(1, render_mode=render_mode, autoreset_mode=AutoresetMode.DISABLED, **options)
+        super().__init__(self._board, INFO_NAMES)
+        self.config = self._board.config
 
     def puzzles(self) -> Puzzles:
-        """Return the board, with the robots where they are now."""
-        return self._boards.puzzles()
-
-    def render(self) -> Any:
-        """Return a picture of the board: uint8 [H, W, 3] or text, as `render_mode` says."""
-        frames = self._boards.render()
-        return None if frames is None else frames[0]
-
-
-def _first(infos: dict[str, Any]) -> dict[str, Any]:
-    info = {name: int(infos[name][0]) for name in ("steps", "optimal")}
-    return info | {"cause": infos["cause"][0]} if "cause" in infos else info
+        """Return the board with the current positions of the robots."""
+        return self._board.puzzles()

@@ -1,32 +1,30 @@
-"""One call steps all games: move, reward, end, reset and observation. `twin` says the same in plain Python.
+"""One call steps all games: move, reward, end, reset and observation. `reference` is the same in plain Python.
 
-A robot slides to where the walls alone would stop it, which is known for every cell and direction, or before the
-nearest robot on that way: no cell is visited. What of an observation belongs to the board is drawn when the board
-begins; a step copies it and adds the robots. Pictures are drawn by `raster`.
+Where the walls stop a robot is precomputed for every cell and direction. A robot slides there, or to the cell before
+the nearest robot in its path, without visiting the cells between. The static part of an observation is drawn when an
+episode starts; a step copies it and adds the robots. `raster` draws pictures.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hotloop.training.envs.numba_tools import bare, draw, kernel
+from hotloop.training.envs.autoreset import NEXT_STEP, RESET, SAME_STEP
+from hotloop.training.envs.numba_tools import borrow, copy_row, draw, kernel
 from hotloop.training.envs.ricochet.board_kernels import find_stops, make_board, pack_robots, slide
 from hotloop.training.envs.ricochet.config import RUNNING, SOLVED, STOPS, SYMBOLIC, TIMEOUT
 from hotloop.training.envs.ricochet.memory_layout import (
-    AGAIN,
     CAUSE_ROW,
     CELLS,
     GOAL,
-    MOST_TRIES,
+    MAX_TRIES,
     MOVED,
-    NEXT_STEP,
     NO_BOARD,
     OPTIMAL,
     OPTIMAL_ROW,
     OVER,
     RANDOM,
-    RESET,
-    SAME_STEP,
+    RESTART,
     STEPS,
     STEPS_ROW,
     TARGET,
@@ -42,7 +40,7 @@ from hotloop.training.envs.ricochet.solver import solve_board
 
 @kernel
 def take_board(state: State, i: int, boards: Boards) -> None:
-    """Draw a board of the bank, all equally likely."""
+    """Take a random board of the bank."""
     k = draw(state.vitals, i, RANDOM, len(boards.facts))
     for cell in range(CELLS):
         state.walls[i, cell] = boards.walls[k, cell]
@@ -56,12 +54,12 @@ def take_board(state: State, i: int, boards: Boards) -> None:
 
 @kernel
 def new_board(rules: Rules, state: State, i: int, boards: Boards, search: Search) -> bool:
-    """Put a board down: of the bank, or made anew until it fits the level. False if none was found."""
+    """Set up a board from the bank, or generate boards until one fits the level. Return whether one was found."""
     if len(boards.facts):
         take_board(state, i, boards)
         find_stops(rules.size, state.walls, state.stops, i)
         return True
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         make_board(state, i, rules.size, rules.robots, rules.structures)
         find_stops(rules.size, state.walls, state.stops, i)
         if rules.longest == 0:
@@ -73,48 +71,48 @@ def new_board(rules: Rules, state: State, i: int, boards: Boards, search: Search
 
 
 @kernel
-def lay_out(rules: Rules, state: State, i: int) -> None:
-    """Note that the board is new, and draw the planes that stay as they are: the walls and the goal."""
-    state.begun[i] = True
+def draw_static_planes(rules: Rules, state: State, i: int) -> None:
+    """Mark the board for redrawing, and draw the planes that do not change in an episode: walls and goal."""
+    state.needs_redraw[i] = True
     size, layer = rules.size, state.layer
     if layer.shape[1] == 0:
         return
     area = size * size
     for k in range(layer.shape[1]):
         layer[i, k] = 0
-    for way in range(4):
+    for direction in range(4):
         for y in range(size):
             for x in range(size):
-                layer[i, area * way + size * y + x] = (state.walls[i, 16 * y + x] >> way) & 1
-    layer[i, area * 4 + place_of(size, state.vitals[i, GOAL])] = 1
+                layer[i, area * direction + size * y + x] = (state.walls[i, 16 * y + x] >> direction) & 1
+    layer[i, area * 4 + cell_index(size, state.vitals[i, GOAL])] = 1
 
 
 @kernel
-def set_up(rules: Rules, state: State, i: int) -> None:
-    """Begin an episode on the board that lies there, whose stops are known."""
+def start_episode(rules: Rules, state: State, i: int) -> None:
+    """Start an episode on the current board, whose stops are known."""
     state.vitals[i, STEPS] = 0
     state.vitals[i, OVER] = 0
-    lay_out(rules, state, i)
+    draw_static_planes(rules, state, i)
 
 
 @kernel
 def restore(rules: Rules, games: State) -> None:
-    """Work out what follows from vitals, robots and walls."""
-    state = bare_state(games)
+    """Compute the arrays that are derived from vitals and walls."""
+    state = borrow_state(games)
     for i in range(len(state.vitals)):
         find_stops(rules.size, state.walls, state.stops, i)
-        lay_out(rules, state, i)
+        draw_static_planes(rules, state, i)
 
 
 @kernel
-def place_of(size: int, cell: int) -> int:
-    """Number of a cell, counted line by line."""
+def cell_index(size: int, cell: int) -> int:
+    """Return the row-major index of a cell on a board without padding."""
     return size * (cell >> 4) + (cell & 15)
 
 
 @kernel
 def play(rules: Rules, state: State, i: int, action: int) -> tuple[float, int]:
-    """Play one action; return the reward and how the episode ended, if it did."""
+    """Play one action; return the reward and the cause of the episode's end."""
     vitals = state.vitals
     vitals[i, STEPS] += 1
     robot = action >> 2
@@ -131,61 +129,54 @@ def play(rules: Rules, state: State, i: int, action: int) -> tuple[float, int]:
 
 
 @kernel
-def see_planes(rules: Rules, state: State, i: int, planes: np.ndarray) -> None:
-    """Write a game's row of `planes` [N, C·g·g]: walls ×4, goal, target, robots; where asked, where each would stop."""
+def write_planes(rules: Rules, state: State, i: int, planes: np.ndarray) -> None:
+    """Write a game's row of `planes` [N, C·g·g]: walls ×4, goal, target, robots; with STOPS, where each would stop."""
     size, robots, layer = rules.size, rules.robots, state.layer
     area = size * size
     for k in range(layer.shape[1]):
         planes[i, k] = layer[i, k]
     target = state.vitals[i, TARGET]
-    planes[i, area * 5 + place_of(size, int(state.robots[i, target]))] = 1
+    planes[i, area * 5 + cell_index(size, int(state.robots[i, target]))] = 1
     for r in range(robots):
-        planes[i, area * (6 + r) + place_of(size, int(state.robots[i, r]))] = 1
+        planes[i, area * (6 + r) + cell_index(size, int(state.robots[i, r]))] = 1
     if rules.observation == STOPS:
         positions = pack_robots(state.robots, i, robots)
         for r in range(robots):
-            for way in range(4):
-                stop = slide(state.stops, i, positions, robots, r, way)
-                planes[i, area * (6 + robots + 4 * r + way) + place_of(size, stop)] = 1
+            for direction in range(4):
+                stop = slide(state.stops, i, positions, robots, r, direction)
+                planes[i, area * (6 + robots + 4 * r + direction) + cell_index(size, stop)] = 1
 
 
 @kernel
-def see_numbers(rules: Rules, state: State, i: int, numbers: np.ndarray) -> None:
-    """Write a game's row of `numbers` [N, F]: goal, which is the target, robots, how far each slides each way."""
-    robots, far = rules.robots, np.float32(1.0 / (rules.size - 1))
+def write_numbers(rules: Rules, state: State, i: int, numbers: np.ndarray) -> None:
+    """Write a game's row of `numbers` [N, F]: goal, target robot, robots, and how far each slides in each direction."""
+    robots, scale = rules.robots, np.float32(1.0 / (rules.size - 1))
     goal = state.vitals[i, GOAL]
-    numbers[i, 0] = np.float32(goal & 15) * far
-    numbers[i, 1] = np.float32(goal >> 4) * far
+    numbers[i, 0] = np.float32(goal & 15) * scale
+    numbers[i, 1] = np.float32(goal >> 4) * scale
     positions = pack_robots(state.robots, i, robots)
     for r in range(robots):
         cell = int(state.robots[i, r])
         numbers[i, 2 + r] = r == state.vitals[i, TARGET]
-        numbers[i, 2 + robots + 2 * r] = np.float32(cell & 15) * far
-        numbers[i, 3 + robots + 2 * r] = np.float32(cell >> 4) * far
-        for way in range(4):
-            stop = slide(state.stops, i, positions, robots, r, way)
-            apart = abs((stop >> 4) - (cell >> 4)) + abs((stop & 15) - (cell & 15))
-            numbers[i, 2 + 3 * robots + 4 * r + way] = np.float32(apart) * far
+        numbers[i, 2 + robots + 2 * r] = np.float32(cell & 15) * scale
+        numbers[i, 3 + robots + 2 * r] = np.float32(cell >> 4) * scale
+        for direction in range(4):
+            stop = slide(state.stops, i, positions, robots, r, direction)
+            distance = abs((stop >> 4) - (cell >> 4)) + abs((stop & 15) - (cell & 15))
+            numbers[i, 2 + 3 * robots + 4 * r + direction] = np.float32(distance) * scale
 
 
 @kernel
-def see(rules: Rules, state: State, i: int, planes: np.ndarray, numbers: np.ndarray) -> None:
-    """Write what the agent sees, unless it sees pictures."""
+def write_observation(rules: Rules, state: State, i: int, planes: np.ndarray, numbers: np.ndarray) -> None:
+    """Write a game's observation, except for `rgb`."""
     if rules.observation <= STOPS:
-        see_planes(rules, state, i, planes)
+        write_planes(rules, state, i, planes)
     elif rules.observation == SYMBOLIC:
-        see_numbers(rules, state, i, numbers)
+        write_numbers(rules, state, i, numbers)
 
 
 @kernel
-def copy_row(source: np.ndarray, target: np.ndarray, i: int) -> None:
-    """Copy a game's row. An assignment of slices would first look for overlaps, which costs more than the copy."""
-    for k in range(source.shape[1]):
-        target[i, k] = source[i, k]
-
-
-@kernel
-def tell(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
+def write_info(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
     """Write a game's column of `info` [3, N]."""
     info[STEPS_ROW, i] = vitals[i, STEPS]
     info[OPTIMAL_ROW, i] = vitals[i, OPTIMAL]
@@ -193,34 +184,38 @@ def tell(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
 
 
 @kernel
-def bare_state(state: State) -> State:
-    """The same games without reference counts."""
+def borrow_state(state: State) -> State:
+    """Return the same state without reference counts."""
     return State(
-        bare(state.vitals), bare(state.robots), bare(state.walls), bare(state.stops), bare(state.layer),
-        bare(state.begun),
-    )  # fmt: skip
+        borrow(state.vitals),
+        borrow(state.robots),
+        borrow(state.walls),
+        borrow(state.stops),
+        borrow(state.layer),
+        borrow(state.needs_redraw),
+    )
 
 
 @kernel
-def bare_search(search: Search) -> Search:
-    """The same memory without reference counts."""
+def borrow_search(search: Search) -> Search:
+    """Return the same memory without reference counts."""
     return Search(
-        bare(search.table), bare(search.bound), bare(search.path), bare(search.queue), bare(search.number)
-    )  # fmt: skip
+        borrow(search.table), borrow(search.bound), borrow(search.path), borrow(search.queue), borrow(search.number)
+    )
 
 
 @kernel
 def step_one(
     rules: Rules, state: State, i: int, action: int, boards: Boards, search: Search
 ) -> tuple[float, int, bool]:
-    """Do what an action asks for in one game; return reward, how the episode ended, and whether a board was found."""
+    """Apply an action to one game; return the reward, the cause of the episode's end, and whether a board was found."""
     if action == RESET or (action >= 0 and rules.autoreset == NEXT_STEP and state.vitals[i, OVER]):
         found = new_board(rules, state, i, boards, search)
-        set_up(rules, state, i)
+        start_episode(rules, state, i)
         return 0.0, RUNNING, found
-    if action == AGAIN:
+    if action == RESTART:
         find_stops(rules.size, state.walls, state.stops, i)
-        set_up(rules, state, i)
+        start_episode(rules, state, i)
     if action < 0:
         return 0.0, RUNNING, True
     reward, cause = play(rules, state, i, action)
@@ -234,18 +229,18 @@ def step_range(
     """Step the games from `ends[0]` up to `ends[1]`; `actions` is int64 [N].
 
     Returns:
-        How many episodes ended; or WRONG_ACTION, then no game was touched; or NO_BOARD.
+        Number of episodes that ended, or WRONG_ACTION, in which case no game was changed, or NO_BOARD.
     """
     for action in actions:
         if action < rules.lowest_action or action >= rules.actions:
             return WRONG_ACTION
-    state = bare_state(games)
-    boards = Boards(bare(stock[0].walls), bare(stock[0].robots), bare(stock[0].facts))
-    search = bare_search(stock[1])
-    planes, final_planes = bare(out.planes), bare(out.final_planes)
-    numbers, final_numbers = bare(out.numbers), bare(out.final_numbers)
-    final_robots, info, final_info = bare(out.final_robots), bare(out.info), bare(out.final_info)
-    rewards, terminated, truncated = bare(out.reward), bare(out.terminated), bare(out.truncated)
+    state = borrow_state(games)
+    boards = Boards(borrow(stock[0].walls), borrow(stock[0].robots), borrow(stock[0].facts))
+    search = borrow_search(stock[1])
+    planes, final_planes = borrow(out.planes), borrow(out.final_planes)
+    numbers, final_numbers = borrow(out.numbers), borrow(out.final_numbers)
+    final_robots, info, final_info = borrow(out.final_robots), borrow(out.info), borrow(out.final_info)
+    rewards, terminated, truncated = borrow(out.reward), borrow(out.terminated), borrow(out.truncated)
     ended = 0
     for i in range(ends[0], ends[1]):
         reward, cause, found = step_one(rules, state, i, actions[i], boards, search)
@@ -255,19 +250,19 @@ def step_range(
         rewards[i] = reward
         terminated[i] = cause == SOLVED
         truncated[i] = cause == TIMEOUT
-        tell(state.vitals, i, cause, final_info)
+        write_info(state.vitals, i, cause, final_info)
         for r in range(4):
             final_robots[i, r] = state.robots[i, r]
-        see(rules, state, i, final_planes, final_numbers)
+        write_observation(rules, state, i, final_planes, final_numbers)
         resets = over and rules.autoreset == SAME_STEP
         if resets:
             found = new_board(rules, state, i, boards, search)
-            set_up(rules, state, i)
-            see(rules, state, i, planes, numbers)
+            start_episode(rules, state, i)
+            write_observation(rules, state, i, planes, numbers)
         elif rules.autoreset == SAME_STEP:
             copy_row(final_planes, planes, i)
             copy_row(final_numbers, numbers, i)
         if not found:
             return NO_BOARD
-        tell(state.vitals, i, RUNNING if resets else cause, info)
+        write_info(state.vitals, i, RUNNING if resets else cause, info)
     return ended

@@ -1,4 +1,4 @@
-"""How games lie in memory, and the numbers by which kernels and classes speak of them.
+"""The arrays that hold games, and the column and row numbers that kernels and classes share.
 
 A cell is one number, 16·y + x, on boards of every size, so that the positions of four robots fit into 32 bits.
 """
@@ -11,24 +11,23 @@ import numpy as np
 
 CELLS = 256
 STEPS, OVER, RANDOM, GOAL, TARGET, OPTIMAL, MOVED = range(7)
-"""Columns of `State.vitals`. RANDOM holds 64 bits; OPTIMAL and MOVED are UNKNOWN for a board that nobody solved."""
+"""Columns of `State.vitals`. RANDOM is the 64-bit random state; OPTIMAL and MOVED are UNKNOWN on an unsolved board."""
 
 STEPS_ROW, OPTIMAL_ROW, CAUSE_ROW = range(3)
 """Rows of `Outputs.info`."""
 
-SAME_STEP, NEXT_STEP, DISABLED = range(3)
-RESET, HOLD, AGAIN = -1, -2, -3
-"""Actions that only `reset` may ask for: a new board, leave it as it is, and begin the board that lies there."""
+RESTART = -3
+"""Action that only `reset` sends, besides RESET and HOLD of `autoreset`: start an episode on the current board."""
 
 WRONG_ACTION, NO_BOARD = -1, -2
-"""What the kernel says instead of the number of episodes that ended."""
+"""Error codes that the kernel returns in place of the number of ended episodes."""
 
-MOST_TRIES = 20_000
-"""Boards made for a level before it is given up."""
+MAX_TRIES = 20_000
+"""Boards to generate for a level before giving up."""
 
 
 class Rules(NamedTuple):
-    """What the kernel must know of a configuration, as plain numbers."""
+    """The configuration as plain numbers, for the kernel."""
 
     size: int
     robots: int
@@ -38,10 +37,10 @@ class Rules(NamedTuple):
     max_steps: int
     autoreset: int
     lowest_action: int
-    """0, or AGAIN where reset calls."""
+    """The smallest valid action: 0 in `step`, RESTART in `reset`."""
     shortest: int
     longest: int
-    """0 where no level is asked for."""
+    """0 without a level."""
     fewest_robots: int
     most_robots: int
     step: float
@@ -49,24 +48,36 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that is known of N games."""
+    """The complete state of N games on boards of g×g cells."""
 
     vitals: np.ndarray
     """int64 [N, 7]"""
     robots: np.ndarray
-    """uint8 [N, 4]: cells; what is above the number of robots is 0."""
+    """uint8 [N, 4]: cells; unused entries are 0."""
     walls: np.ndarray
-    """uint8 [N, 256]: bit d of a cell is set where it has a wall up, right, down, left; the border included."""
+    """uint8 [N, 256]: bit d of a cell is set if it has a wall up, right, down, left; includes the border."""
     stops: np.ndarray
-    """uint8 [N, 1024]: at 256·d + cell, where a slide that way ends on a board without robots. Follows from walls."""
+    """uint8 [N, 1024]: at 256·d + cell, where a slide in direction d ends without robots. Computed from walls."""
     layer: np.ndarray
-    """uint8 [N, C·g·g]: the planes of the board alone, where planes are seen. Follows too."""
-    begun: np.ndarray
-    """bool [N]: has the board changed since it was last drawn?"""
+    """uint8 [N, C·g·g]: the planes that do not change during an episode. Computed from walls and goal."""
+    needs_redraw: np.ndarray
+    """bool [N]: whether the board has changed since it was last drawn."""
+
+
+def new_state(count: int, layer_size: int = 0) -> State:
+    """Allocate the state of `count` games, with `layer_size` bytes each for static planes."""
+    return State(
+        vitals=np.zeros((count, 7), np.int64),
+        robots=np.zeros((count, 4), np.uint8),
+        walls=np.zeros((count, CELLS), np.uint8),
+        stops=np.zeros((count, 4 * CELLS), np.uint8),
+        layer=np.zeros((count, layer_size), np.uint8),
+        needs_redraw=np.zeros(count, np.bool_),
+    )
 
 
 class Boards(NamedTuple):
-    """M solved boards to draw from; none of them where boards are made anew."""
+    """M solved boards to draw from; M is 0 if boards are generated."""
 
     walls: np.ndarray
     """uint8 [M, 256]"""
@@ -77,33 +88,33 @@ class Boards(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Memory of the solver. One thread uses it at a time."""
+    """Working memory of the solver. Each thread needs its own."""
 
     table: np.ndarray
-    """uint64 [2^k]: positions seen, 32 bits, of search number, 24 bits, with moves left, 8 bits."""
+    """uint64 [2^k]: visited positions (32 bits), number of the search (24 bits), moves left (8 bits)."""
     bound: np.ndarray
-    """uint8 [256]: moves that the target robot needs at least, if it could stop anywhere on its way."""
+    """uint8 [256]: lower bound of the target robot's moves to the goal, as if it could stop anywhere on its path."""
     path: np.ndarray
     """int64 [3, 64]: by depth, positions, the next action to try, and the action taken."""
     queue: np.ndarray
     """int64 [256]"""
     number: np.ndarray
-    """int64 [1]: of the search, 24 bits, which tells its entries from older ones."""
+    """int64 [1]: number of the current search, 24 bits, which distinguishes its table entries from older ones."""
 
 
 class Outputs(NamedTuple):
-    """What one step hands out. Of planes and numbers at most one pair is not empty."""
+    """Results of one step. The planes, the numbers or both are empty arrays."""
 
     planes: np.ndarray
-    """uint8 [N, C·g·g]: what the agent sees now, after a reset where an episode ended in this step."""
+    """uint8 [N, C·g·g]: the observation, after the reset if the episode ended in this step."""
     final_planes: np.ndarray
-    """uint8 [N, C·g·g]: what it would see without that reset; the same array where there is none."""
+    """uint8 [N, C·g·g]: the observation before that reset; the same array unless resets happen in the same step."""
     numbers: np.ndarray
     """float32 [N, F]"""
     final_numbers: np.ndarray
     """float32 [N, F]"""
     final_robots: np.ndarray
-    """uint8 [N, 4]: where the robots were before the reset."""
+    """uint8 [N, 4]: positions of the robots before the reset."""
     reward: np.ndarray
     """float32 [N]"""
     terminated: np.ndarray

@@ -1,4 +1,4 @@
-"""Boards with their robots and goals as arrays: what a bank holds, a solver solves and an environment plays."""
+"""Boards with robots and goals as arrays: the form that banks, the solver and the environments share."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.training.envs.ricochet.config import LARGEST, MOST_ROBOTS, SMALLEST, UNKNOWN, check_whole
-from hotloop.training.envs.ricochet.memory_layout import CELLS, GOAL, MOVED, OPTIMAL, TARGET, State
+from hotloop.training.envs.ricochet.config import LARGEST, MAX_ROBOTS, SMALLEST, UNKNOWN
+from hotloop.training.envs.ricochet.memory_layout import CELLS, GOAL, MOVED, OPTIMAL, TARGET, State, new_state
+from hotloop.training.envs.validate import check_whole
 
 Array = NDArray[Any]
-BY = (-16, 1, 16, -1)
-"""What a step up, right, down, left adds to a cell's number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Puzzles:
-    """M boards of one size. A cell is 16·y + x. `optimal` and `moved` are -1 where nobody solved it."""
+    """M boards of one size. A cell is 16·y + x. `optimal` and `moved` are -1 on unsolved boards."""
 
     size: int
     walls: Array
-    """uint8 [M, 256]: bit d of a cell is set where it has a wall up, right, down, left; the border included."""
+    """uint8 [M, 256]: bit d of a cell is set if it has a wall up, right, down, left; includes the border."""
     robots: Array
     """uint8 [M, R]"""
     goal: Array
     """uint8 [M]"""
     target: Array
-    """uint8 [M]: which robot has to get there."""
+    """uint8 [M]: the robot that has to reach the goal."""
     optimal: Array
     """int8 [M]: length of the shortest solution."""
     moved: Array
@@ -40,38 +39,36 @@ class Puzzles:
 
     @property
     def count(self) -> int:
-        """How many robots there are on each board."""
+        """Number of robots on each board."""
         return self.robots.shape[1]
 
     def take(self, which: Any) -> Puzzles:
-        """Return some of them: by a mask, by numbers, or a slice."""
+        """Return some of the boards, selected by a mask, indices or a slice."""
         rows = (self.walls, self.robots, self.goal, self.target, self.optimal, self.moved)
         return Puzzles(self.size, *(np.ascontiguousarray(each[which]) for each in rows))
 
     def state(self) -> State:
-        """Return arrays for the kernels; stops are not yet found."""
-        amount = len(self)
-        vitals = np.zeros((amount, 7), np.int64)
-        vitals[:, GOAL], vitals[:, TARGET] = self.goal, self.target
-        vitals[:, OPTIMAL], vitals[:, MOVED] = self.optimal, self.moved
-        robots = np.zeros((amount, MOST_ROBOTS), np.uint8)
-        robots[:, : self.count] = self.robots
-        stops, layer = np.zeros((amount, 4 * CELLS), np.uint8), np.zeros((amount, 0), np.uint8)
-        return State(vitals, robots, self.walls.copy(), stops, layer, np.zeros(amount, np.bool_))
+        """Return arrays for the kernels; stops are not computed yet."""
+        state = new_state(len(self))
+        state.vitals[:, GOAL], state.vitals[:, TARGET] = self.goal, self.target
+        state.vitals[:, OPTIMAL], state.vitals[:, MOVED] = self.optimal, self.moved
+        state.robots[:, : self.count] = self.robots
+        state.walls[:] = self.walls
+        return state
 
     def planes(self) -> Array:
-        """Return what an agent sees as `planes`: uint8 [M, 6 + R, size, size]."""
+        """Return the `planes` observation: uint8 [M, 6 + R, size, size]."""
         every, grid = np.arange(len(self)), self.walls.reshape(-1, 16, 16)[:, : self.size, : self.size]
         seen = np.zeros((len(self), 6 + self.count, self.size, self.size), np.uint8)
-        for way in range(4):
-            seen[:, way] = grid >> way & 1
+        for direction in range(4):
+            seen[:, direction] = grid >> direction & 1
         for plane, cell in enumerate((self.goal, self.robots[every, self.target], *self.robots.T), start=4):
             seen[every, plane, cell >> 4, cell & 15] = 1
         return seen
 
     @staticmethod
-    def of_state(state: State, size: int, robots: int) -> Puzzles:
-        """Return the boards on which games are being played, with the robots where they are now."""
+    def from_state(state: State, size: int, robots: int) -> Puzzles:
+        """Return the boards of running games, with the current positions of the robots."""
         facts = state.vitals
         return Puzzles(
             size,
@@ -84,11 +81,11 @@ class Puzzles:
         )
 
 
-def check(puzzles: Puzzles, *, begins: bool = True) -> Puzzles:
-    """Refuse boards that cannot be, or that are solved before play begins; the message names the first such board."""
+def check(puzzles: Puzzles, *, at_start: bool = True) -> Puzzles:
+    """Reject impossible boards and, if `at_start`, solved ones; the message names the first. Return the boards."""
     size, count = puzzles.size, puzzles.count
     check_whole("size", size, SMALLEST, LARGEST)
-    check_whole("robots", count, 1, MOST_ROBOTS)
+    check_whole("robots", count, 1, MAX_ROBOTS)
     inside = np.zeros(CELLS, np.bool_)
     inside.reshape(16, 16)[:size, :size] = True
     sorted_robots = np.sort(puzzles.robots, axis=1)
@@ -104,7 +101,7 @@ def check(puzzles: Puzzles, *, begins: bool = True) -> Puzzles:
         if wrong.any():
             raise HotloopError(f"board {int(wrong.argmax())} is impossible: {what}; give one that can be played")
     own = puzzles.robots[np.arange(len(puzzles)), puzzles.target]
-    if begins and (own == puzzles.goal).any():
+    if at_start and (own == puzzles.goal).any():
         which = int((own == puzzles.goal).argmax())
         raise HotloopError(f"board {which} is solved before it begins: put the target robot elsewhere than the goal")
     return puzzles
@@ -113,7 +110,7 @@ def check(puzzles: Puzzles, *, begins: bool = True) -> Puzzles:
 def _open_borders(walls: Array, size: int) -> Array:
     grid = walls.reshape(-1, 16, 16)[:, :size, :size]
     sides = (grid[:, 0], grid[:, :, -1], grid[:, -1], grid[:, :, 0])
-    return np.any([((side >> way) & 1 == 0).any(axis=1) for way, side in enumerate(sides)], axis=0)
+    return np.any([((side >> direction) & 1 == 0).any(axis=1) for direction, side in enumerate(sides)], axis=0)
 
 
 def _half_walls(walls: Array, size: int) -> Array:
@@ -124,8 +121,8 @@ def _half_walls(walls: Array, size: int) -> Array:
 
 
 def unsolved(size: int, walls: Array, robots: Array, goal: Array, target: Array) -> Puzzles:
-    """Return boards, checked, of which nobody knows the solution."""
-    amount = len(goal)
-    unknown = np.full(amount, UNKNOWN, np.int8)
+    """Return boards without known solutions, after checking them."""
+    boards = len(goal)
+    unknown = np.full(boards, UNKNOWN, np.int8)
     given = (np.ascontiguousarray(np.asarray(each, np.uint8)) for each in (walls, robots, goal, target))
     return check(Puzzles(size, *given, optimal=unknown, moved=unknown.copy()))

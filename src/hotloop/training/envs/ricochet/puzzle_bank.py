@@ -1,8 +1,8 @@
-"""Puzzle bank: solved boards on disk, by the length of their shortest solution and the robots that it moves.
+"""Puzzle bank: solved boards on disk, with the length of the shortest solution and the number of robots it moves.
 
-A bank is a directory with `puzzles.parquet` and `manifest.json`. It follows from its plan alone, is written whole or
-not at all, and is never overwritten. Which boards are held out for evaluation follows from their walls, so that no
-board is on both sides. `python -m hotloop.training.envs.ricochet DIRECTORY` makes one.
+A bank is a directory with `puzzles.parquet` and `manifest.json`. Its contents depend only on its plan. It is written
+atomically and never overwritten. A hash of the walls decides whether a board is held out for evaluation, so no board is
+in both parts. `python -m hotloop.training.envs.ricochet DIRECTORY` makes one.
 """
 
 from __future__ import annotations
@@ -24,36 +24,37 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.training.envs.numba_tools import kernel, random_states
 from hotloop.training.envs.ricochet.board_kernels import find_stops, make_board
-from hotloop.training.envs.ricochet.config import LEVELS, LONGEST, UNKNOWN, RicochetConfig, check_whole
-from hotloop.training.envs.ricochet.kernels import bare_search, bare_state
-from hotloop.training.envs.ricochet.memory_layout import CELLS, OPTIMAL, RANDOM, Search, State
+from hotloop.training.envs.ricochet.config import LEVELS, LONGEST, UNKNOWN, RicochetConfig
+from hotloop.training.envs.ricochet.kernels import borrow_search, borrow_state
+from hotloop.training.envs.ricochet.memory_layout import OPTIMAL, RANDOM, Search, State, new_state
 from hotloop.training.envs.ricochet.puzzle import Puzzles, check
 from hotloop.training.envs.ricochet.solver import TAKEN, new_search, solve_board
+from hotloop.training.envs.validate import check_whole
 
 FORMAT, VERSION = "hotloop ricochet bank", 1
 MANIFEST, TABLE = "manifest.json", "puzzles.parquet"
 BATCH = 1024
-"""Boards made at a time. Part of what a bank follows from: how deep is looked is decided anew with each batch."""
+"""Boards made at a time. It affects a bank's contents, because the search depth is chosen for each batch."""
 
 PATIENCE = 100
-"""Batches without a board that is wanted, after which a level is given up."""
+"""Give up on a level after this many batches without a suitable board."""
 
-NOTHING = 255
-"""Entry of a solution that is over."""
+END = 255
+"""Marks the end of a solution."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a bank follows from."""
+    """The settings that determine a bank's contents."""
 
     seed: int = 0
     per_level: int = 1000
-    """Boards of each level. A board may belong to several."""
+    """Boards of each level. A board may belong to several levels."""
     size: int = 16
     robots: int = 4
     levels: tuple[int, ...] = (0, 1, 2, 3)
     held_out: float = 0.1
-    """Share of the boards that is kept for evaluation."""
+    """Share of the boards reserved for evaluation."""
 
     def __post_init__(self) -> None:
         for level in self.levels:
@@ -68,17 +69,17 @@ class Plan:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bank:
-    """Boards with their solutions, in the order in which they were made."""
+    """Boards with their solutions, in the order they were made."""
 
     puzzles: Puzzles
     solutions: NDArray[Any]
-    """uint8 [M, 8]: actions, robot · 4 + direction; 255 where it is over."""
+    """uint8 [M, 8]: actions, robot · 4 + direction; 255 after the last."""
     held_out: NDArray[Any]
     """bool [M]"""
     manifest: dict[str, Any]
 
     def take(self, level: int | None = None, held_out: bool | None = None) -> Puzzles:
-        """Return the boards of a level and a part; None: of all levels, of both parts."""
+        """Return the boards of a level and a part; None: all levels, or both parts."""
         mask = np.ones(len(self.puzzles), np.bool_)
         if level is not None:
             mask &= fits(level, self.puzzles.optimal, self.puzzles.moved)
@@ -86,13 +87,13 @@ class Bank:
             mask &= self.held_out == held_out
         if not mask.any():
             part = {None: "", True: " held out", False: " to train on"}[held_out]
-            asked = "" if level is None else f" of level {level}"
-            raise HotloopError(f"the bank has no boards{asked}{part}: make one that has, or ask for others")
+            of_level = "" if level is None else f" of level {level}"
+            raise HotloopError(f"the bank has no boards{of_level}{part}: make one that has, or ask for others")
         return self.puzzles.take(mask)
 
 
 def fits(level: int, optimal: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
-    """Which boards belong to a level?"""
+    """Return which boards belong to a level, bool [M]."""
     wanted = LEVELS[level]
     long = (optimal >= wanted.shortest) & (optimal <= wanted.longest)
     return long & (moved >= wanted.fewest_robots) & (moved <= wanted.most_robots)
@@ -115,50 +116,50 @@ def make(path: str | os.PathLike[str], plan: Plan | None = None) -> dict[str, An
 
 
 def _require_writable(path: Path) -> None:
-    """Fail now if a directory cannot be made, and not after the minute that boards take."""
-    above = next(each for each in path.absolute().parents if each.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
-    if not os.access(above, os.W_OK | os.X_OK):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(above))
+    """Fail early if the directory cannot be made, instead of after the minute that making boards takes."""
+    parent = next(each for each in path.absolute().parents if each.exists())
+    if not parent.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(parent))
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
 
 
 def is_held_out(walls: NDArray[Any], share: float) -> bool:
-    """Is a board with these walls kept for evaluation?"""
+    """Return whether a board with these walls is reserved for evaluation."""
     digest = hashlib.sha256(walls.tobytes()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
 def collect(plan: Plan) -> tuple[Puzzles, NDArray[Any]]:
-    """Make and solve boards until each level has enough; return those that were wanted, and their solutions."""
+    """Make and solve boards until each level has enough; return the selected ones and their solutions."""
     wanted, search = dict.fromkeys(plan.levels, plan.per_level), new_search()
     config = RicochetConfig(size=plan.size, robots=plan.robots)
-    parts, answers, known = [], [], set()
+    parts, solution_parts, known = [], [], set()
     first, idle = 0, 0
     while wanted:
-        state = blank(BATCH)
+        state = new_state(BATCH)
         state.vitals[:, RANDOM] = random_states(range((plan.seed << 32) + first, (plan.seed << 32) + first + BATCH))
-        solutions = np.full((BATCH, LONGEST), NOTHING, np.uint8)
+        solutions = np.full((BATCH, LONGEST), END, np.uint8)
         most = max(LEVELS[level].longest for level in wanted)
         make_batch(state, (plan.size, plan.robots, config.structures, most), search, solutions)
-        puzzles = Puzzles.of_state(state, plan.size, plan.robots)
+        puzzles = Puzzles.from_state(state, plan.size, plan.robots)
         chosen = _choose(puzzles, wanted, plan.per_level, known)
         parts.append(puzzles.take(chosen))
-        answers.append(solutions[chosen])
+        solution_parts.append(solutions[chosen])
         first, idle = first + BATCH, 0 if chosen else idle + 1
         if idle == PATIENCE:
-            missing = ", ".join(f"{amount} of level {level}" for level, amount in wanted.items())
+            missing = ", ".join(f"{count} of level {level}" for level, count in wanted.items())
             raise HotloopError(
                 f"boards of size {plan.size} with {plan.robots} robots lack {missing}: none came up in "
                 f"{PATIENCE * BATCH:,} more; ask for fewer boards, other levels or a larger size"
             )
     names = ("walls", "robots", "goal", "target", "optimal", "moved")
     whole = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return Puzzles(plan.size, *whole), np.concatenate(answers)
+    return Puzzles(plan.size, *whole), np.concatenate(solution_parts)
 
 
 def _choose(puzzles: Puzzles, wanted: dict[int, int], per_level: int, known: set[bytes]) -> list[int]:
-    """Choose, in order, the boards that a level still wants; `wanted` counts down and loses what is full."""
+    """Select, in order, the boards that some level still needs; counts `wanted` down and removes full levels."""
     member = {level: fits(level, puzzles.optimal, puzzles.moved) for level in wanted}
     chosen = []
     for i in np.flatnonzero(np.any(list(member.values()), axis=0)):
@@ -175,19 +176,11 @@ def _choose(puzzles: Puzzles, wanted: dict[int, int], per_level: int, known: set
     return chosen
 
 
-def blank(amount: int) -> State:
-    """Return memory for boards."""
-    none = np.zeros((amount, 0), np.uint8)
-    walls, stops = np.zeros((amount, CELLS), np.uint8), np.zeros((amount, 4 * CELLS), np.uint8)
-    vitals, robots = np.zeros((amount, 7), np.int64), np.zeros((amount, 4), np.uint8)
-    return State(vitals, robots, walls, stops, none, np.zeros(amount, np.bool_))
-
-
 @kernel
 def make_batch(games: State, rules: tuple[int, int, int, int], memory: Search, solutions: np.ndarray) -> None:
-    """Make and solve one board in each place; `rules` is size, robots, structures, moves looked for at most."""
+    """Make and solve one board per game; `rules` is size, robots, structures and the longest solution to search for."""
     size, robots, structures, most = rules
-    state, search = bare_state(games), bare_search(memory)
+    state, search = borrow_state(games), borrow_search(memory)
     for i in range(len(state.vitals)):
         make_board(state, i, size, robots, structures)
         find_stops(size, state.walls, state.stops, i)
@@ -197,7 +190,7 @@ def make_batch(games: State, rules: tuple[int, int, int, int], memory: Search, s
 
 
 def write(path: Path, plan: Plan, bank: Bank) -> dict[str, Any]:
-    """Write a bank under another name and rename it: it is there whole or not at all."""
+    """Write a bank to a temporary directory and rename it, so that a bank is never incomplete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
     try:
@@ -252,7 +245,7 @@ def _manifest(plan: Plan, bank: Bank, digest: str) -> dict[str, Any]:
 
 
 def load(path: str | os.PathLike[str]) -> Bank:
-    """Read a bank. One of another version, damaged or cut off is refused with a line that says so."""
+    """Read a bank. A bank of another version or a damaged one raises an error."""
     path = Path(path)
     manifest = _read_manifest(path)
     if not (path / TABLE).is_file():

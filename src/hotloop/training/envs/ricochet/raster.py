@@ -1,8 +1,8 @@
-"""Kernels that draw boards, directly at the size that is asked for.
+"""Kernels that draw boards directly at the final size.
 
-What stays for an episode (grid, walls, goal) is drawn once into a layer of its own. A picture is a copy of that layer
-with the robots on it; as a disc or a star looks the same in every cell of its size, how much of each pixel it covers is
-worked out once and looked up. `twin_raster` says the same in plain Python.
+Grid, walls and goal do not change in an episode and are drawn once into a layer. A picture is a copy of that layer with
+the robots on top. A disc or star looks the same in all cells of one size, so its coverage of each pixel is computed
+once and looked up. `raster_reference` is the same in plain Python.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotloop.training.envs.numba_tools import bare, kernel
+from hotloop.training.envs.numba_tools import borrow, kernel
 from hotloop.training.envs.ricochet.config import LEFT, UP
 from hotloop.training.envs.ricochet.memory_layout import GOAL, TARGET
 
 PAPER, LINE, WALL, CENTRE = (250, 249, 245), (222, 220, 212), (38, 42, 51), (150, 152, 158)
 ROBOTS = np.array([[214, 52, 52], [38, 104, 214], [34, 150, 76], [238, 172, 24]], np.int64)
 STARS = ROBOTS * 3 // 4
-"""The goal has the colour of its robot, darker."""
+"""The goal has a darker shade of its robot's colour."""
 
 DISC_RADIUS, STAR_RADIUS, STAR_WAIST = 0.38, 0.46, 0.42
 """In cells; the waist is a share of the star's radius."""
 
 SAMPLES = 8
-"""Points across a pixel that are looked at to see how much of it is covered."""
+"""Sample points along the side of a pixel, for computing its coverage."""
 
 
 class Canvas(NamedTuple):
@@ -37,18 +37,18 @@ class Canvas(NamedTuple):
     thick: int
     """Half the thickness of a wall, in pixels."""
     edges: np.ndarray
-    """int64 [size + 1]: where cells begin and end. Widths differ by one pixel at most."""
+    """int64 [size + 1]: boundaries of the cells. Cells are P // size pixels wide, or one more."""
     disc: np.ndarray
-    """int64 [2, 2, w, w]: by height and width of a cell, less the smaller one, how much is covered, 0 to 255."""
+    """int64 [2, 2, w, w]: coverage of each pixel, 0 to 255. First indices: is the cell a pixel taller, wider?"""
     star: np.ndarray
     """int64 [2, 2, w, w]"""
     blank: np.ndarray
-    """uint8 [P·P·3]: what is the same on every board, the paper, the lines between cells and the centre block."""
+    """uint8 [P·P·3]: the parts common to all boards: paper, lines between cells and the centre block."""
 
 
 @functools.cache
 def canvas(size: int, side: int) -> Canvas:
-    """Lay a board out."""
+    """Return the layout of a board of one size."""
     width = side // size
     edges = np.array([side * k // size for k in range(size + 1)])
     disc = np.zeros((2, 2, width + 1, width + 1), np.int64)
@@ -70,7 +70,7 @@ def canvas(size: int, side: int) -> Canvas:
 
 
 def _points(width: int, height: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where to look, from the cell's centre: [height, width, SAMPLES²]."""
+    """Return x and y of the sample points relative to the cell's centre, each [height, width, SAMPLES²]."""
     within = (np.arange(SAMPLES) + 0.5) / SAMPLES
     x, y = np.arange(width)[:, None] + within - width / 2, np.arange(height)[:, None] + within - height / 2
     shape = (height, width, SAMPLES, SAMPLES)
@@ -83,7 +83,7 @@ def _covered(inside: np.ndarray) -> np.ndarray:
 
 
 def _star_edge(angle: np.ndarray) -> np.ndarray:
-    """How far a star with five points of radius 1 reaches in a direction; 0 is up."""
+    """Return the radius of a five-pointed star of radius 1 at an angle; 0 is up."""
     tenth = np.pi / 5
     turn = np.abs((angle + tenth) % (2 * tenth) - tenth)
     # The straight line from a point, (0, 1), to the waist beside it.
@@ -93,7 +93,7 @@ def _star_edge(angle: np.ndarray) -> np.ndarray:
 
 @kernel
 def fill(picture: np.ndarray, i: int, side: int, box: tuple[int, int, int, int], colour: tuple[int, int, int]) -> None:
-    """Fill a box (left, top, right, bottom), as far as it is on the picture."""
+    """Fill a box (left, top, right, bottom), clipped to the picture."""
     left, top, right, bottom = max(box[0], 0), max(box[1], 0), min(box[2], side), min(box[3], side)
     for y in range(top, bottom):
         for x in range(left, right):
@@ -104,7 +104,7 @@ def fill(picture: np.ndarray, i: int, side: int, box: tuple[int, int, int, int],
 @kernel
 def stamp(sheet: Canvas, cover: np.ndarray, colour: np.ndarray, cell: int, picture: np.ndarray, i: int) -> None:
     """Draw a disc or a star into a cell."""
-    size, edges, side = sheet.size, bare(sheet.edges), sheet.side
+    size, edges, side = sheet.size, borrow(sheet.edges), sheet.side
     left, top = edges[cell & 15], edges[cell >> 4]
     width, height = edges[(cell & 15) + 1] - left, edges[(cell >> 4) + 1] - top
     tall, wide = height - side // size, width - side // size
@@ -124,8 +124,8 @@ def stamp(sheet: Canvas, cover: np.ndarray, colour: np.ndarray, cell: int, pictu
 
 @kernel
 def draw_grid(sheet: Canvas, layers: np.ndarray, games: np.ndarray) -> None:
-    """Begin the layers [N, P·P·3] of some games with what is the same on every board."""
-    blank, pictures = bare(sheet.blank), bare(layers)
+    """Initialise the layers [N, P·P·3] of some games with the parts common to all boards."""
+    blank, pictures = borrow(sheet.blank), borrow(layers)
     for i in games:
         for at in range(len(blank)):
             pictures[i, at] = blank[at]
@@ -133,13 +133,13 @@ def draw_grid(sheet: Canvas, layers: np.ndarray, games: np.ndarray) -> None:
 
 @kernel
 def draw_walls(sheet: Canvas, walls: np.ndarray, layers: np.ndarray, games: np.ndarray) -> None:
-    """Draw the walls of some games, a bit longer than the cell, so that the corners of an L are closed."""
-    size, edges, side, thick, pictures = sheet.size, sheet.edges, sheet.side, sheet.thick, bare(layers)
-    boards = bare(walls)
+    """Draw the walls of some games, slightly longer than a cell so that the corners of an L are closed."""
+    size, edges, side, thick, pictures = sheet.size, sheet.edges, sheet.side, sheet.thick, borrow(layers)
+    boards = borrow(walls)
     for i in games:
         fill(pictures, i, side, (side - thick, 0, side, side), WALL)
         fill(pictures, i, side, (0, side - thick, side, side), WALL)
-        # A wall is on both of its cells, and the border is drawn: one of two sides is enough.
+        # Walls are stored for both adjacent cells, so drawing the upper and left ones is enough.
         for y in range(size):
             for x in range(size):
                 here = boards[i, 16 * y + x]
@@ -157,8 +157,8 @@ def draw_walls(sheet: Canvas, walls: np.ndarray, layers: np.ndarray, games: np.n
 
 @kernel
 def draw_target(sheet: Canvas, vitals: np.ndarray, layers: np.ndarray, games: np.ndarray) -> None:
-    """Draw the goal of some games as a star, in the colour of the robot that has to get there."""
-    pictures, facts, star = bare(layers), bare(vitals), bare(sheet.star)
+    """Draw the goal of some games as a star, in the colour of its robot."""
+    pictures, facts, star = borrow(layers), borrow(vitals), borrow(sheet.star)
     for i in games:
         stamp(sheet, star, STARS[facts[i, TARGET]], facts[i, GOAL], pictures, i)
 
@@ -167,8 +167,8 @@ def draw_target(sheet: Canvas, vitals: np.ndarray, layers: np.ndarray, games: np
 def draw_robots(
     sheet: Canvas, layers: np.ndarray, robots: np.ndarray, count: int, games: np.ndarray, out: np.ndarray
 ) -> None:
-    """Write a picture of each of some games: its layer, and its robots as discs. `out` is [len(games), P·P·3]."""
-    boards, pictures, places, disc = bare(layers), bare(out), bare(robots), bare(sheet.disc)
+    """Draw pictures of some games into `out` [len(games), P·P·3]: the layer with the robots as discs."""
+    boards, pictures, places, disc = borrow(layers), borrow(out), borrow(robots), borrow(sheet.disc)
     for k in range(len(games)):
         i = games[k]
         for at in range(boards.shape[1]):

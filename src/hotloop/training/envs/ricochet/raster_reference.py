@@ -1,4 +1,4 @@
-"""A picture of a board in plain Python, pixel by pixel: what the kernels of `raster` must draw."""
+"""Reference implementation of `raster` in plain Python, pixel by pixel, for tests."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def draw(board: Board, sheet: Canvas) -> NDArray[np.uint8]:
             cell = int(cell_of[x]), int(cell_of[y])
             on_line = (x in edges and x > 0) or (y in edges and y > 0)
             picture[y, x] = CENTRE if is_centre(size, cell) else LINE if on_line else PAPER
-    for (x, y), way in board.walls:
+    for (x, y), direction in board.walls:
         left, right, top, bottom = edges[x], edges[x + 1], edges[y], edges[y + 1]
         # The side of the cell as a line, thickened all around.
         lines = (
@@ -28,7 +28,7 @@ def draw(board: Board, sheet: Canvas) -> NDArray[np.uint8]:
             (left, bottom, right, bottom),
             (left, top, left, bottom),
         )
-        x_0, y_0, x_1, y_1 = lines[way]
+        x_0, y_0, x_1, y_1 = lines[direction]
         picture[max(y_0 - thick, 0) : y_1 + thick, max(x_0 - thick, 0) : x_1 + thick] = WALL
     _stamp(picture, sheet, sheet.star, board.goal, STARS[board.target])
     for robot, cell in enumerate(board.robots):

@@ -1,4 +1,4 @@
-"""Pictures for people: text for the terminal, and pixels larger than what the agent sees."""
+"""Draws boards for people: as text for the terminal, or as pixels in a larger size than the agent's observation."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotloop.training.envs.ricochet import raster
 from hotloop.training.envs.ricochet.puzzle import Puzzles
 
 CELL = 32
-"""Pixels of a cell."""
+"""Side of a cell in pixels."""
 
 
 def draw(puzzles: Puzzles, which: int = 0, cell: int = CELL) -> NDArray[np.uint8]:
@@ -26,7 +26,7 @@ def draw(puzzles: Puzzles, which: int = 0, cell: int = CELL) -> NDArray[np.uint8
 
 
 def write(puzzles: Puzzles, which: int = 0) -> str:
-    """Write a board as text: `A` to `D` the robots, a small letter the goal of that robot."""
+    """Return a board as text: `A` to `D` are the robots, the lower-case letter is the goal of that robot."""
     size, walls = puzzles.size, puzzles.walls[which].reshape(16, 16)
     signs: dict[int, str] = {}
     for robot, cell in enumerate(puzzles.robots[which]):

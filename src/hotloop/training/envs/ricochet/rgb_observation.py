@@ -1,51 +1,48 @@
-"""What agents see as `rgb`: a layer for each board, drawn when the board begins, and a picture for each step.
+"""The `rgb` observation: a static layer per board, drawn when its episode starts, and a picture for each step.
 
-The spans have the names of the profiler study, so that its parts can be told from each other in a run of ours.
+The spans have the same names as in the profiler study, so that recordings can be compared with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.spans import span
-from hotloop.training.array_pool import Shelf
+from hotloop.training.array_pool import ArrayPool
+from hotloop.training.envs.kernel_vector import LaneThreads
 from hotloop.training.envs.ricochet import raster
 from hotloop.training.envs.ricochet.config import PICTURE, RicochetConfig
 from hotloop.training.envs.ricochet.memory_layout import State
 
 Array = NDArray[Any]
-Spread = Callable[[Callable[[int, int, int], Any]], list[Any]]
-"""Does work(k, first, last) for all boards, in as many threads as the environment has."""
-
 BYTES = 3 * PICTURE * PICTURE
 
 
 class Pictures:
-    """Draws all boards of an environment, whose state it only reads."""
+    """Draws all boards of an environment."""
 
-    def __init__(self, state: State, config: RicochetConfig, spread: Spread) -> None:
-        self._state, self._robots, self._spread = state, config.robots, spread
+    def __init__(self, state: State, config: RicochetConfig, threads: LaneThreads) -> None:
+        self._state, self._robots, self._threads = state, config.robots, threads
         self._sheet = raster.canvas(config.size, PICTURE)
         self._layers = np.empty((len(state.vitals), BYTES), np.uint8)
-        self._fresh = Shelf(self._layers.shape, np.uint8)
+        self._pool = ArrayPool(self._layers.shape, np.uint8)
         self._all = np.arange(len(state.vitals))
 
     def draw(self) -> Array:
         """Return a picture of every board, uint8 [N, P, P, 3]."""
         with span("env_rgb_observation_generation"):
-            out = self._fresh.take()
+            out = self._pool.take()
             with span("env_rgb_rendering"):
                 self._draw_layers()
                 with span("env_rgb_draw_robots"):
-                    self._spread(lambda k, first, last: self._draw_robots(first, last, out))
+                    self._threads.run(lambda k, first, last: self._draw_robots(first, last, out))
             return out.reshape(-1, PICTURE, PICTURE, 3)
 
     def draw_final(self, robots: Array, over: Array) -> Array:
-        """Return pictures of the boards whose episode is over, before the new ones' layers are drawn: objects [N]."""
+        """Return pictures of the boards whose episode is over, objects [N]. Call it before `draw` replaces layers."""
         games = np.flatnonzero(over)
         out = np.empty((len(games), BYTES), np.uint8)
         with span("env_rgb_observation_generation"), span("env_rgb_rendering"), span("env_rgb_draw_robots"):
@@ -61,7 +58,7 @@ class Pictures:
 
     def _draw_layers(self) -> None:
         state, layers = self._state, self._layers
-        games = np.flatnonzero(state.begun)
+        games = np.flatnonzero(state.needs_redraw)
         if not len(games):
             return
         with span("env_rgb_draw_grid"):
@@ -70,4 +67,4 @@ class Pictures:
             raster.draw_walls(self._sheet, state.walls, layers, games)
         with span("env_rgb_draw_target"):
             raster.draw_target(self._sheet, state.vitals, layers, games)
-        state.begun[games] = False
+        state.needs_redraw[games] = False

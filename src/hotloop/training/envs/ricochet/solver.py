@@ -1,11 +1,11 @@
-"""Exact solver: the shortest solution of a board, and the fewest robots that such a solution moves.
+"""Exact solver: the shortest solution of a board, and the smallest number of robots that such a solution moves.
 
-Iterative deepening with a lower bound: the moves that the target robot needs at least, if it could stop anywhere on its
-way. A position whose bound is above the moves left is cut off, and where both are equal only the target robot may move.
-A table of positions seen, in which the other robots are interchangeable, cuts off repetitions; it is lossy and of fixed
-size, which costs time at worst and never a solution. `twin` has a plain search.
+Iterative deepening with a lower bound: the moves that the target robot would need if it could stop anywhere on its
+path. A position whose bound exceeds the moves left is pruned; if they are equal, only the target robot may move. A
+table of visited positions, in which the other robots are interchangeable, prunes repetitions. It has a fixed size and
+may lose entries, which costs time but never a solution. `reference` has a plain search.
 
-Numba renews its cache of a kernel when the kernel's own file has changed: after a change here, touch `kernels.py`.
+Numba recompiles a cached kernel only when the kernel's own file changes: after a change here, touch `kernels.py`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from hotloop.training.envs.ricochet.memory_layout import GOAL, MOVED, OPTIMAL, T
 from hotloop.training.envs.ricochet.puzzle import Puzzles
 
 TABLE_BITS = 16
-MOST_MOVES = 30
-"""Longer solutions are not looked for."""
+MAX_MOVES = 30
+"""The longest solution that the solver searches for."""
 
 FAR, LAST_NUMBER = 255, (1 << 24) - 1
 AT, NEXT, TAKEN = range(3)
@@ -30,17 +30,17 @@ AT, NEXT, TAKEN = range(3)
 
 
 class Solution(NamedTuple):
-    """A shortest solution that moves as few robots as a shortest one can."""
+    """A shortest solution that moves as few robots as possible."""
 
     length: int
     moved: int
-    """How many robots move."""
+    """Number of robots that move."""
     actions: tuple[int, ...]
     """robot · 4 + direction."""
 
 
 def new_search() -> Search:
-    """Return memory for the solver."""
+    """Allocate the solver's working memory."""
     return Search(
         table=np.zeros(1 << TABLE_BITS, np.uint64),
         bound=np.zeros(CELLS, np.uint8),
@@ -50,20 +50,20 @@ def new_search() -> Search:
     )
 
 
-def solve(puzzles: Puzzles, which: int = 0, most: int = MOST_MOVES) -> Solution | None:
+def solve(puzzles: Puzzles, which: int = 0, most: int = MAX_MOVES) -> Solution | None:
     """Solve a board.
 
     Args:
         puzzles: Boards.
-        which: Which of them.
-        most: Longer solutions are not looked for; up to MOST_MOVES.
+        which: Index of the board.
+        most: Longest solution to search for, up to MAX_MOVES.
 
     Returns:
         The solution, or None if there is none of at most `most` moves.
     """
     state, search = puzzles.state(), new_search()
     find_stops(puzzles.size, state.walls, state.stops, which)
-    length = solve_board(state, which, puzzles.count, min(most, MOST_MOVES), search)
+    length = solve_board(state, which, puzzles.count, min(most, MAX_MOVES), search)
     if length == UNKNOWN:
         return None
     actions = tuple(int(action) for action in search.path[TAKEN, :length])
@@ -71,10 +71,10 @@ def solve(puzzles: Puzzles, which: int = 0, most: int = MOST_MOVES) -> Solution 
 
 
 @kernel
-def find_bounds(walls: np.ndarray, i: int, goal: int, most: int, search: Search) -> None:
-    """Write for every cell the least number of moves to the goal, as if one could stop anywhere; FAR above `most`.
+def find_bounds(walls: np.ndarray, i: int, goal: int, max_moves: int, search: Search) -> None:
+    """Write each cell's least number of moves to the goal if a robot could stop anywhere; FAR above `max_moves`.
 
-    A wall between two cells is on both, so that lines are the same both ways.
+    The search runs from the goal outwards. That is valid because walls block both directions.
     """
     bound, queue = search.bound, search.queue
     for cell in range(CELLS):
@@ -86,14 +86,14 @@ def find_bounds(walls: np.ndarray, i: int, goal: int, most: int, search: Search)
         cell = queue[first]
         first += 1
         moves = np.int64(bound[cell])
-        if moves == most:
+        if moves == max_moves:
             break
-        for way in range(4):
-            at, by = cell, 16 * step_y(way) + step_x(way)
-            while not (walls[i, at] >> way) & 1:
+        for direction in range(4):
+            at, by = cell, 16 * step_y(direction) + step_x(direction)
+            while not (walls[i, at] >> direction) & 1:
                 at += by
                 if bound[at] <= moves:
-                    break  # From there the same line has been drawn, or will be.
+                    break  # From that cell on, the same line is handled with an equal or smaller bound.
                 if bound[at] == FAR:
                     bound[at] = moves + 1
                     queue[last] = at
@@ -102,7 +102,7 @@ def find_bounds(walls: np.ndarray, i: int, goal: int, most: int, search: Search)
 
 @kernel
 def canonical(positions: int, target: int, robots: int) -> np.uint64:
-    """Return positions in which the others' order is lost: the target robot's byte, then the rest sorted."""
+    """Return positions in a form independent of the other robots' order: the target's byte, then the rest sorted."""
     a, b, c = -1, -1, -1
     for r in range(robots):
         if r != target:
@@ -118,8 +118,8 @@ def canonical(positions: int, target: int, robots: int) -> np.uint64:
 
 
 @kernel
-def was_seen(search: Search, key: np.uint64, left: int) -> bool:
-    """Was this position reached in this search with as many moves left? If not, note that it is now."""
+def check_and_mark_visited(search: Search, key: np.uint64, left: int) -> bool:
+    """Return whether this search reached a position with at least as many moves left; if not, record it."""
     slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - TABLE_BITS)
     mine = (key << np.uint64(32)) | (np.uint64(search.number[0]) << np.uint64(8))
     entry = search.table[slot]
@@ -131,13 +131,13 @@ def was_seen(search: Search, key: np.uint64, left: int) -> bool:
 
 @kernel
 def search_depth(state: State, i: int, robots: int, movers: int, depth: int, search: Search) -> bool:
-    """Look for a solution of exactly `depth` moves by the robots whose bits are set in `movers`."""
+    """Search for a solution of exactly `depth` moves by the robots whose bits are set in `movers`."""
     stops, path, bound = state.stops, search.path, search.bound
     goal, target = state.vitals[i, GOAL], state.vitals[i, TARGET]
     all_move = movers == (1 << robots) - 1
     search.number[0] = (search.number[0] + 1) & LAST_NUMBER
     if search.number[0] == 0:
-        # What is left of a search long ago would be taken for this one's.
+        # Numbers start again, so entries of an old search would be mistaken for this one's.
         search.table[:] = np.uint64(0)
     path[AT, 0] = pack_robots(state.robots, i, robots)
     path[NEXT, 0] = 0
@@ -150,32 +150,32 @@ def search_depth(state: State, i: int, robots: int, movers: int, depth: int, sea
             ply -= 1
             continue
         path[NEXT, ply] = turn + 1
-        # The target robot comes first.
-        robot, way = target + (turn >> 2), turn & 3
+        # Try the target robot first.
+        robot, direction = target + (turn >> 2), turn & 3
         if robot >= robots:
             robot -= robots
         positions, left = path[AT, ply], depth - ply - 1
         if not (movers >> robot) & 1:
             continue
         if robot != target and np.int64(bound[(positions >> (8 * target)) & 255]) > left:
-            # Nor does a later robot lead there in time.
+            # Moving any robot but the target would leave too few moves, so skip the remaining robots.
             path[NEXT, ply] = 4 * robots
             continue
-        cell, stop = (positions >> (8 * robot)) & 255, slide(stops, i, positions, robots, robot, way)
+        cell, stop = (positions >> (8 * robot)) & 255, slide(stops, i, positions, robots, robot, direction)
         if stop == cell:
             continue
         if robot == target:
             if stop == goal:
-                path[TAKEN, ply] = 4 * robot + way
+                path[TAKEN, ply] = 4 * robot + direction
                 return left == 0
             if np.int64(bound[stop]) > left:
                 continue
         positions ^= (cell ^ stop) << (8 * robot)
-        if left > 1 and was_seen(
+        if left > 1 and check_and_mark_visited(
             search, canonical(positions, target, robots) if all_move else np.uint64(positions), left
         ):
             continue
-        path[TAKEN, ply] = 4 * robot + way
+        path[TAKEN, ply] = 4 * robot + direction
         ply += 1
         path[AT, ply] = positions
         path[NEXT, ply] = 0
@@ -183,18 +183,18 @@ def search_depth(state: State, i: int, robots: int, movers: int, depth: int, sea
 
 
 @kernel
-def solve_board(state: State, i: int, robots: int, most: int, search: Search) -> int:
-    """Solve a board: write its length and robots moved, leave the actions in `search.path[TAKEN]`, return the length.
+def solve_board(state: State, i: int, robots: int, max_moves: int, search: Search) -> int:
+    """Solve a board: store the length and the robots moved in the state, and the actions in `search.path[TAKEN]`.
 
-    Returns UNKNOWN if there is no solution of at most `most` moves.
+    Return the length, or UNKNOWN if there is no solution of at most `max_moves` moves.
     """
     target = state.vitals[i, TARGET]
     all_robots, alone = (1 << robots) - 1, 1 << target
-    find_bounds(state.walls, i, state.vitals[i, GOAL], most, search)
+    find_bounds(state.walls, i, state.vitals[i, GOAL], max_moves, search)
     state.vitals[i, OPTIMAL] = UNKNOWN
     state.vitals[i, MOVED] = UNKNOWN
-    for depth in range(1, most + 1):
-        # The fewest robots that can do it are looked for once it is known that all of them can.
+    for depth in range(1, max_moves + 1):
+        # Only search for the fewest robots once a solution with all of them is known.
         if search_depth(state, i, robots, alone, depth, search):
             state.vitals[i, OPTIMAL] = depth
             state.vitals[i, MOVED] = 1

@@ -1,7 +1,8 @@
-"""Snake on a square board, many games stepped as one by a single kernel call.
+"""Snake on a square board; one kernel call steps many games.
 
-`config` says what is played and seen, `kernels` plays it, `twin` says the same in plain Python, `vector` and `env` are
-the Gymnasium classes, `render` draws.
+`config` holds the options. `kernels` (with `bits`) plays the game on the arrays of `memory_layout`, and `reference` is
+the same game in plain Python for tests. `vector` and `env` are the Gymnasium classes, `state_checks` validates restored
+games, `render` draws.
 """
 
 from hotloop.training.envs.snake.config import FEATURES, Rewards, SnakeConfig

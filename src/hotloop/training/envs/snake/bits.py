@@ -1,10 +1,10 @@
-"""A row of the board is 64 bits of one integer: filling of bits, for the kernels.
+"""Flood fill on bit rows: each row of the board is one 64-bit integer.
 
-`flood` fills a region of the board a whole row at a time: a run of free cells is filled from any cell in it by an
-addition (the carry walks to the run's upper end) and a few doubling shifts (down to its lower end). Sweeping the rows
-down and up until nothing changes takes three sweeps on an open board, where a search would visit every cell.
+`flood` fills a region a whole row at a time. From any cell of a run of free cells, an addition fills the run up to its
+upper end (by the carry) and a few doubling shifts fill it down to its lower end. Sweeping the rows down and up until
+nothing changes takes three sweeps on an open board, where a search would visit every cell.
 
-Numba renews its cache of a kernel when the kernel's own file has changed: after a change here, touch `kernels.py`.
+Numba recompiles a cached kernel only when the kernel's own file changes: after a change here, touch `kernels.py`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from hotloop.training.envs.numba_tools import count_ones, kernel
 
 ZERO, ONE = np.uint64(0), np.uint64(1)
 FREE = 3
-"""Row of the scratch [4, g] that holds the free cells; the others hold what was filled."""
+"""Index into the scratch memory [4, g] of the free cells. The other three entries hold filled regions."""
 
 
 @kernel
 def fill_runs(free: np.uint64, seeds: np.uint64) -> np.uint64:
-    """Fill every run of free cells that holds a seed; seeds must be free."""
-    # The carry of free + seeds turns over all bits from a seed to the end of its run.
+    """Fill every run of free cells that contains a seed; seeds must be free."""
+    # The carry of free + seeds flips all bits from a seed to the upper end of its run.
     filled = ((free ^ (free + seeds)) & free) | seeds
-    # Nothing carries downwards, so the reach is doubled until no run is that long.
+    # A carry only moves up. Downwards, the reach is doubled until no run is that long.
     runs, reach = free, ONE
     while runs != ZERO and reach < np.uint64(64):
         filled |= runs & (filled >> reach)
@@ -34,7 +34,7 @@ def fill_runs(free: np.uint64, seeds: np.uint64) -> np.uint64:
 
 @kernel
 def fill_row(scratch: np.ndarray, k: int, y: int, beside: int) -> bool:
-    """Let what is filled in the row beside flow into row y; say whether anything did."""
+    """Extend region k from the neighbouring row `beside` into row y; return whether anything was added."""
     free = scratch[FREE, y]
     new = scratch[k, beside] & free & ~scratch[k, y]
     if new == ZERO:
@@ -45,7 +45,7 @@ def fill_row(scratch: np.ndarray, k: int, y: int, beside: int) -> bool:
 
 @kernel
 def flood(scratch: np.ndarray, k: int, x: int, y: int) -> int:
-    """Fill `scratch[k]` with the region of the free cells `scratch[FREE]` that holds a cell; return how many it has."""
+    """Fill `scratch[k]` with the region of the free cells `scratch[FREE]` around (x, y); return its number of cells."""
     board = scratch.shape[1]
     for line in range(board):
         scratch[k, line] = ZERO

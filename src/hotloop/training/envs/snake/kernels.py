@@ -1,15 +1,17 @@
-"""One call steps all games: move, reward, end, reset and observation. `twin` says the same in plain Python.
+"""One call steps all games: move, reward, end, reset and observation. `reference` is the same in plain Python.
 
-A game is a ring of cells (the body), a bit row per line of the board (what the body covers) and a few integers, among
-them the state of its own random numbers; so what happens in one does not depend on how many there are. A cell is one
-number, 64·y + x. Arrays are indexed whole, `rows[i, y]`: a view of one game would cost more than what is done with it.
+A game is a ring buffer of cells (the body), a bit row per line of the board (the cells that the body covers) and a few
+integers. Each game has its own random state, so its course does not depend on the number of games. A cell is one
+number, 64·y + x. Kernels index the arrays of all games, `rows[i, y]`: making a view of one game costs more than using
+it.
 """
 
 from __future__ import annotations
 
 import numpy as np
 
-from hotloop.training.envs.numba_tools import bare, count_ones, draw, kernel, lowest_one, step_x, step_y
+from hotloop.training.envs.autoreset import NEXT_STEP, RESET, SAME_STEP
+from hotloop.training.envs.numba_tools import borrow, copy_row, count_ones, draw, kernel, lowest_one, step_x, step_y
 from hotloop.training.envs.snake.bits import FREE, ONE, ZERO, flood
 from hotloop.training.envs.snake.config import (
     ENHANCED,
@@ -33,11 +35,8 @@ from hotloop.training.envs.snake.memory_layout import (
     HEADING,
     LENGTH,
     LENGTH_ROW,
-    NEXT_STEP,
     OVER,
     RANDOM,
-    RESET,
-    SAME_STEP,
     SCORE_ROW,
     STEPS,
     STEPS_ROW,
@@ -50,7 +49,7 @@ from hotloop.training.envs.snake.memory_layout import (
 
 @kernel
 def place_food(board: int, vitals: np.ndarray, rows: np.ndarray, i: int) -> None:
-    """Put the food on a free cell, all equally likely; a full board gets none."""
+    """Put the food on a random free cell; a full board gets none."""
     free_cells = board * board - vitals[i, LENGTH]
     if free_cells == 0:
         vitals[i, FOOD] = NOWHERE
@@ -69,8 +68,8 @@ def place_food(board: int, vitals: np.ndarray, rows: np.ndarray, i: int) -> None
 
 
 @kernel
-def begin(board: int, vitals: np.ndarray, rows: np.ndarray, body: np.ndarray, i: int) -> None:
-    """Begin an episode: length 3, head in the centre, heading right."""
+def start_episode(board: int, vitals: np.ndarray, rows: np.ndarray, body: np.ndarray, i: int) -> None:
+    """Start an episode: length 3, head in the centre, heading right."""
     centre = board // 2
     for y in range(board):
         rows[i, y] = ZERO
@@ -87,14 +86,14 @@ def begin(board: int, vitals: np.ndarray, rows: np.ndarray, body: np.ndarray, i:
 
 @kernel
 def tail_slot(board: int, head: int, length: int) -> int:
-    """Where in the ring the tail is."""
+    """Return the tail's slot in the ring buffer."""
     slot = head - length + 1
     return slot if slot >= 0 else slot + board * board
 
 
 @kernel
 def locate(rules: Rules, vitals: np.ndarray, body: np.ndarray, i: int) -> Position:
-    """Gather where a game stands."""
+    """Return the position of game i."""
     head, length = vitals[i, HEAD], vitals[i, LENGTH]
     cell, tail = np.int64(body[i, head]), np.int64(body[i, tail_slot(rules.board, head, length)])
     open_cell = tail if rules.tail_free else NOWHERE
@@ -104,21 +103,24 @@ def locate(rules: Rules, vitals: np.ndarray, body: np.ndarray, i: int) -> Positi
 
 @kernel
 def is_fatal(board: int, rows: np.ndarray, i: int, open_cell: int, x: int, y: int) -> bool:
-    """Is a cell outside of the board, or covered and not open?"""
+    """Return whether a cell is outside the board, or covered and not the open one."""
     if x < 0 or y < 0 or x >= board or y >= board:
         return True
     return ((rows[i, y] >> np.uint64(x)) & ONE) != ZERO and ((y << 6) | x) != open_cell
 
 
 @kernel
-def is_way_fatal(board: int, rows: np.ndarray, i: int, at: Position, way: int) -> bool:
-    """Would a step that way kill?"""
-    return is_fatal(board, rows, i, at.open_cell, at.x + step_x(way & 3), at.y + step_y(way & 3))
+def is_direction_fatal(board: int, rows: np.ndarray, i: int, at: Position, direction: int) -> bool:
+    """Return whether a step in a direction would be fatal."""
+    return is_fatal(board, rows, i, at.open_cell, at.x + step_x(direction & 3), at.y + step_y(direction & 3))
 
 
 @kernel
-def turned(rules: Rules, heading: int, action: int) -> int:
-    """The heading after an action: straight, left, right, or one of the four ways but not back."""
+def next_heading(rules: Rules, heading: int, action: int) -> int:
+    """Return the heading after an action.
+
+    With three actions: straight, left, right. With four: the direction itself, where reversing is ignored.
+    """
     if rules.actions == 3:
         return (heading + (0, 3, 1)[action]) & 3
     return heading if (action ^ heading) == 2 else action
@@ -145,21 +147,21 @@ def advance(board: int, vitals: np.ndarray, rows: np.ndarray, body: np.ndarray, 
 def play(
     rules: Rules, vitals: np.ndarray, rows: np.ndarray, body: np.ndarray, i: int, action: int
 ) -> tuple[float, int]:
-    """Play one action; return the reward and how the episode ended, if it did. A dead snake stays as it was."""
+    """Play one action; return the reward and the cause of the episode's end. A snake that dies does not move."""
     board = rules.board
     at = locate(rules, vitals, body, i)
     vitals[i, STEPS] += 1
-    way = turned(rules, at.heading, action)
-    x, y = at.x + step_x(way), at.y + step_y(way)
+    direction = next_heading(rules, at.heading, action)
+    x, y = at.x + step_x(direction), at.y + step_y(direction)
     if is_fatal(board, rows, i, at.open_cell, x, y):
         if (
-            is_way_fatal(board, rows, i, at, at.heading)
-            and is_way_fatal(board, rows, i, at, at.heading + 1)
-            and is_way_fatal(board, rows, i, at, at.heading + 3)
+            is_direction_fatal(board, rows, i, at, at.heading)
+            and is_direction_fatal(board, rows, i, at, at.heading + 1)
+            and is_direction_fatal(board, rows, i, at, at.heading + 3)
         ):
             return rules.death, ENTRAPMENT
         return rules.death, SELF if 0 <= x < board and 0 <= y < board else WALL
-    vitals[i, HEADING] = way
+    vitals[i, HEADING] = direction
     cell = (y << 6) | x
     advance(board, vitals, rows, body, i, cell)
     if cell == at.food:
@@ -176,19 +178,19 @@ def play(
 
 
 @kernel
-def see_basic(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray) -> None:
+def write_basic(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray) -> None:
     """Write features 0 to 9: danger straight, left, right; food up, right, down, left; heading up, right, down."""
-    target[i, 0] = is_way_fatal(rules.board, rows, i, at, at.heading)
-    target[i, 1] = is_way_fatal(rules.board, rows, i, at, at.heading + 3)
-    target[i, 2] = is_way_fatal(rules.board, rows, i, at, at.heading + 1)
-    see_directions(target, i, 3, at, at.food)
-    for way in range(3):
-        target[i, 7 + way] = at.heading == way
+    target[i, 0] = is_direction_fatal(rules.board, rows, i, at, at.heading)
+    target[i, 1] = is_direction_fatal(rules.board, rows, i, at, at.heading + 3)
+    target[i, 2] = is_direction_fatal(rules.board, rows, i, at, at.heading + 1)
+    write_directions(target, i, 3, at, at.food)
+    for direction in range(3):
+        target[i, 7 + direction] = at.heading == direction
 
 
 @kernel
-def see_directions(target: np.ndarray, i: int, first: int, at: Position, cell: int) -> None:
-    """Write four features: is a cell up, right, down, left of the head? A cell that is nowhere is in no direction."""
+def write_directions(target: np.ndarray, i: int, first: int, at: Position, cell: int) -> None:
+    """Write four features: is a cell up, right, down, left of the head? All are 0 if the cell is NOWHERE."""
     dx, dy = (cell & 63) - at.x, (cell >> 6) - at.y
     somewhere = cell != NOWHERE
     target[i, first] = somewhere and dy < 0
@@ -198,8 +200,11 @@ def see_directions(target: np.ndarray, i: int, first: int, at: Position, cell: i
 
 
 @kernel
-def see_space(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray, scratch: np.ndarray) -> None:
-    """Write features 10 to 12, the room straight, right, left, and 17, is the tail in reach. `scratch` is [4, g]."""
+def write_space(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray, scratch: np.ndarray) -> None:
+    """Write features 10 to 12, the free space straight, right, left, and 17, whether the tail can be reached.
+
+    `scratch` is uint64 [4, g].
+    """
     board, tail_x, tail_y = rules.board, at.tail & 63, at.tail >> 6
     full = ~ZERO >> np.uint64(64 - board)
     for y in range(board):
@@ -207,11 +212,11 @@ def see_space(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.n
     if at.open_cell != NOWHERE:
         scratch[FREE, tail_y] |= ONE << np.uint64(tail_x)
     open_cells = board * board - at.length + (at.open_cell != NOWHERE)
-    meets_tail = abs(at.x - tail_x) + abs(at.y - tail_y) == 1
+    tail_reachable = abs(at.x - tail_x) + abs(at.y - tail_y) == 1
     flooded = 0
     for k in range(3):
-        way = (at.heading + k + (k >> 1)) & 3
-        x, y = at.x + step_x(way), at.y + step_y(way)
+        direction = (at.heading + k + (k >> 1)) & 3
+        x, y = at.x + step_x(direction), at.y + step_y(direction)
         room = np.float32(0.0)
         if not is_fatal(board, rows, i, at.open_cell, x, y):
             known = region_of(scratch, flooded, x, y)
@@ -222,16 +227,16 @@ def see_space(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.n
                 flooded |= 1 << k
         target[i, 10 + k] = room
     if rules.level >= SELECTIVE:
-        for way in range(4):
-            x, y = tail_x + step_x(way), tail_y + step_y(way)
+        for direction in range(4):
+            x, y = tail_x + step_x(direction), tail_y + step_y(direction)
             if 0 <= x < board and 0 <= y < board:
-                meets_tail |= region_of(scratch, flooded, x, y) != NOWHERE
-        target[i, 17] = meets_tail
+                tail_reachable |= region_of(scratch, flooded, x, y) != NOWHERE
+        target[i, 17] = tail_reachable
 
 
 @kernel
 def region_of(scratch: np.ndarray, flooded: int, x: int, y: int) -> int:
-    """Which of the flooded regions, named by the bits of `flooded`, holds a cell?"""
+    """Return which flooded region contains a cell, or NOWHERE; bit k of `flooded` is set if region k was filled."""
     for k in range(3):
         if (flooded >> k) & 1 and ((scratch[k, y] >> np.uint64(x)) & ONE) != ZERO:
             return k
@@ -239,23 +244,23 @@ def region_of(scratch: np.ndarray, flooded: int, x: int, y: int) -> int:
 
 
 @kernel
-def see_ahead(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray) -> None:
-    """Write features 18 to 22: ways on after a step straight, right, left; distance of the tail; length."""
+def write_ahead(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray) -> None:
+    """Write features 18 to 22: exits after a step straight, right, left; distance to the tail; length."""
     board = rules.board
     for k in range(3):
-        way = (at.heading + k + (k >> 1)) & 3
-        x, y, ways_on = at.x + step_x(way), at.y + step_y(way), 0
+        direction = (at.heading + k + (k >> 1)) & 3
+        x, y, exits = at.x + step_x(direction), at.y + step_y(direction), 0
         if not is_fatal(board, rows, i, at.open_cell, x, y):
             for side in range(4):
-                ways_on += not is_fatal(board, rows, i, at.open_cell, x + step_x(side), y + step_y(side))
-        target[i, 18 + k] = ways_on / 4
+                exits += not is_fatal(board, rows, i, at.open_cell, x + step_x(side), y + step_y(side))
+        target[i, 18 + k] = exits / 4
     distance = abs((at.tail & 63) - at.x) + abs((at.tail >> 6) - at.y)
     target[i, 21] = distance / (2 * (board - 1))
     target[i, 22] = at.length / (board * board)
 
 
 @kernel
-def see_grid(board: int, vitals: np.ndarray, body: np.ndarray, i: int, target: np.ndarray) -> None:
+def write_grid(board: int, vitals: np.ndarray, body: np.ndarray, i: int, target: np.ndarray) -> None:
     """Write head, body and food of one game as 0 and 1 into its row of `target` [N, g·g·3]."""
     for k in range(target.shape[1]):
         target[i, k] = 0
@@ -270,19 +275,21 @@ def see_grid(board: int, vitals: np.ndarray, body: np.ndarray, i: int, target: n
 
 
 @kernel
-def see_features(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray, scratch: np.ndarray) -> None:
+def write_features(
+    rules: Rules, rows: np.ndarray, i: int, at: Position, target: np.ndarray, scratch: np.ndarray
+) -> None:
     """Write the features of one game into its row of `target` [N, F]; docs/envs-snake.md lists them."""
-    see_basic(rules, rows, i, at, target)
+    write_basic(rules, rows, i, at, target)
     if rules.level >= FLOOD:
-        see_space(rules, rows, i, at, target, scratch)
+        write_space(rules, rows, i, at, target, scratch)
     if rules.level >= SELECTIVE:
-        see_directions(target, i, 13, at, at.tail)
+        write_directions(target, i, 13, at, at.tail)
     if rules.level >= ENHANCED:
-        see_ahead(rules, rows, i, at, target)
+        write_ahead(rules, rows, i, at, target)
 
 
 @kernel
-def tell(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
+def write_info(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
     """Write a game's column of `info` [4, N]."""
     info[SCORE_ROW, i] = vitals[i, LENGTH] - START_LENGTH
     info[LENGTH_ROW, i] = vitals[i, LENGTH]
@@ -291,35 +298,27 @@ def tell(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
 
 
 @kernel
-def copy_row(source: np.ndarray, target: np.ndarray, i: int) -> None:
-    """Copy a game's row. An assignment of slices would first look for overlaps, which costs more than the copy."""
-    for k in range(source.shape[1]):
-        target[i, k] = source[i, k]
-
-
-@kernel
 def step_range(rules: Rules, state: State, actions: np.ndarray, out: Outputs, first: int, last: int) -> int:
     """Step the games from `first` up to `last`; `actions` is int64 [N].
 
     Returns:
-        How many episodes ended, or -1 if there is a wrong action; then no game was touched.
+        Number of episodes that ended, or -1 if an action is invalid; then no game was changed.
     """
     for action in actions:
         if action < rules.lowest_action or action >= rules.actions:
             return -1
-    vitals, rows, body = bare(state.vitals), bare(state.rows), bare(state.body)
-    features, final_features, grid, final_grid = (
-        bare(out.features), bare(out.final_features), bare(out.grid), bare(out.final_grid)
-    )  # fmt: skip
-    rewards, terminated, truncated = bare(out.reward), bare(out.terminated), bare(out.truncated)
-    info, final_info = bare(out.info), bare(out.final_info)
+    vitals, rows, body = borrow(state.vitals), borrow(state.rows), borrow(state.body)
+    features, final_features = borrow(out.features), borrow(out.final_features)
+    grid, final_grid = borrow(out.grid), borrow(out.final_grid)
+    rewards, terminated, truncated = borrow(out.reward), borrow(out.terminated), borrow(out.truncated)
+    info, final_info = borrow(out.info), borrow(out.final_info)
     lines = np.empty((4, rules.board), np.uint64)
-    scratch = bare(lines)
+    scratch = borrow(lines)
     ended = 0
     for i in range(first, last):
         action, reward, cause = actions[i], 0.0, RUNNING
         if action == RESET or (action >= 0 and rules.autoreset == NEXT_STEP and vitals[i, OVER]):
-            begin(rules.board, vitals, rows, body, i)
+            start_episode(rules.board, vitals, rows, body, i)
         elif action >= 0:
             reward, cause = play(rules, vitals, rows, body, i, action)
         over = cause != RUNNING
@@ -328,21 +327,21 @@ def step_range(rules: Rules, state: State, actions: np.ndarray, out: Outputs, fi
         rewards[i] = reward
         terminated[i] = over and cause != TIMEOUT
         truncated[i] = cause == TIMEOUT
-        tell(vitals, i, cause, final_info)
+        write_info(vitals, i, cause, final_info)
         resets = over and rules.autoreset == SAME_STEP
         if rules.level == GRID:
-            see_grid(rules.board, vitals, body, i, final_grid)
+            write_grid(rules.board, vitals, body, i, final_grid)
             copy_row(final_grid, grid, i)
         else:
-            see_features(rules, rows, i, locate(rules, vitals, body, i), final_features, scratch)
+            write_features(rules, rows, i, locate(rules, vitals, body, i), final_features, scratch)
             copy_row(final_features, features, i)
         if resets:
-            begin(rules.board, vitals, rows, body, i)
+            start_episode(rules.board, vitals, rows, body, i)
             if rules.level == GRID:
-                see_grid(rules.board, vitals, body, i, grid)
+                write_grid(rules.board, vitals, body, i, grid)
             else:
-                see_features(rules, rows, i, locate(rules, vitals, body, i), features, scratch)
-        tell(vitals, i, RUNNING if resets else cause, info)
-    # Numba frees an array after its last use, and `scratch` does not hold it: so this is the last use.
+                write_features(rules, rows, i, locate(rules, vitals, body, i), features, scratch)
+        write_info(vitals, i, RUNNING if resets else cause, info)
+    # Numba frees an array after its last use, and `scratch` only borrows it. This use keeps it alive until here.
     lines[0, 0] = ZERO
     return ended

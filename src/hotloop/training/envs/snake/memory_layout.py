@@ -1,4 +1,4 @@
-"""How games lie in memory, and the numbers by which kernels and classes speak of them."""
+"""The arrays that hold games, and the column and row numbers that kernels and classes share."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from typing import NamedTuple
 import numpy as np
 
 HEAD, LENGTH, HEADING, FOOD, STEPS, OVER, RANDOM = range(7)
-"""Columns of `State.vitals`. HEAD is a slot of the body's ring; RANDOM holds 64 bits."""
+"""Columns of `State.vitals`. HEAD is a slot of the body's ring buffer; RANDOM is the 64-bit random state."""
 
 SCORE_ROW, LENGTH_ROW, STEPS_ROW, CAUSE_ROW = range(4)
 """Rows of `Outputs.info`."""
 
-SAME_STEP, NEXT_STEP, DISABLED = range(3)
-RESET, HOLD = -1, -2
-"""Actions that only `reset` may ask for: begin anew, and leave it as it is."""
-
 
 class Rules(NamedTuple):
-    """What the kernel must know of a configuration, as plain numbers."""
+    """The configuration as plain numbers, for the kernel."""
 
     board: int
     level: int
@@ -27,7 +23,7 @@ class Rules(NamedTuple):
     tail_free: bool
     autoreset: int
     lowest_action: int
-    """0, or HOLD where reset calls."""
+    """The smallest valid action: 0 in `step`, HOLD in `reset`."""
     food: float
     death: float
     step: float
@@ -36,23 +32,23 @@ class Rules(NamedTuple):
 
 
 class State(NamedTuple):
-    """All that is known of N games."""
+    """The complete state of N games on boards of g×g cells."""
 
     vitals: np.ndarray
     """int64 [N, 7]"""
     rows: np.ndarray
-    """uint64 [N, g]: bit x of row y is set where the body lies."""
+    """uint64 [N, g]: bit x of row y is set where the body covers the cell."""
     body: np.ndarray
-    """int16 [N, g·g]: a ring of cells."""
+    """int16 [N, g·g]: ring buffer of cells."""
 
 
 class Outputs(NamedTuple):
-    """What one step hands out. Of features and grid, one pair is empty."""
+    """Results of one step. Either the features or the grids are empty arrays."""
 
     features: np.ndarray
-    """float32 [N, F]: what the agent sees now, after a reset where an episode ended in this step."""
+    """float32 [N, F]: the observation, after the reset if the episode ended in this step."""
     final_features: np.ndarray
-    """float32 [N, F]: what it would see without that reset; the same array where there is none."""
+    """float32 [N, F]: the observation before that reset; the same array unless resets happen in the same step."""
     grid: np.ndarray
     """uint8 [N, g·g·3]"""
     final_grid: np.ndarray
@@ -70,7 +66,7 @@ class Outputs(NamedTuple):
 
 
 class Position(NamedTuple):
-    """The few numbers of a game that decide what can be seen; numbers only, so that handing them on is free."""
+    """The numbers of a game from which features are computed. It has no arrays, so kernels pass it at no cost."""
 
     x: int
     y: int
@@ -79,4 +75,4 @@ class Position(NamedTuple):
     food: int
     tail: int
     open_cell: int
-    """The tail, if one may go there; NOWHERE otherwise."""
+    """The tail's cell if the head may move there; otherwise NOWHERE."""

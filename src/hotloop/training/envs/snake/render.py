@@ -1,7 +1,7 @@
-"""Pictures of a game: text for the terminal, and pixels for videos.
+"""Draws a game as text for the terminal or as pixels for videos.
 
-Pixels are drawn by distance: how far a point is from a line or a dot says how much of the pixel is covered, which gives
-smooth edges at any size without a drawing library.
+The coverage of a pixel is computed from its distance to a line or dot, which gives smooth edges at any size without a
+drawing library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hotloop.training.envs.snake.config import NOWHERE, START_LENGTH
 
 Pixels = NDArray[Any]
 Point = tuple[float, float]
-"""x and y in cells; the middle of the first cell is (0.5, 0.5)."""
+"""x and y in cells; the centre of the first cell is (0.5, 0.5)."""
 
 LONGEST_SIDE, LARGEST_CELL, SMALLEST_CELL = 400, 40, 8
 GROUND = np.array([[24, 28, 37], [28, 33, 43]], np.float32)
@@ -26,7 +26,7 @@ AHEAD: tuple[Point, ...] = ((0, -1), (1, 0), (0, 1), (-1, 0))
 
 
 class Picture(NamedTuple):
-    """What there is to draw."""
+    """One game, as needed for drawing."""
 
     board: int
     body: tuple[int, ...]
@@ -38,7 +38,7 @@ class Picture(NamedTuple):
 
 
 def write(picture: Picture) -> str:
-    """Write the board as text: `^ > v <` the head, `o` the body, `*` the food; and a line with score and step."""
+    """Return the board as text, with a line for score and step. `^ > v <` is the head, `o` the body, `*` the food."""
     lines = [["."] * picture.board for _ in range(picture.board)]
     signs = ["^>v<"[picture.heading], *"o" * (len(picture.body) - 1)]
     for cell, sign in zip(picture.body, signs, strict=True):
@@ -50,13 +50,13 @@ def write(picture: Picture) -> str:
 
 
 def draw(picture: Picture) -> Pixels:
-    """Draw the board; return uint8 [g·c, g·c, 3], where a cell is c pixels wide: 40, less on a board above 10."""
+    """Draw the board; return uint8 [g·c, g·c, 3]. A cell is c = 40 pixels wide, less on boards larger than 10."""
     size = max(SMALLEST_CELL, min(LARGEST_CELL, LONGEST_SIDE // picture.board))
     canvas = Canvas(picture.board, size)
     if picture.food != NOWHERE:
         _draw_food(canvas, _middle(picture.food))
     middles = [_middle(cell) for cell in picture.body]
-    # From the tail on, so that the head lies on top.
+    # From the tail to the head, so that the head is on top.
     for k in range(len(middles) - 1, 0, -1):
         age = k / len(middles)
         canvas.line(middles[k], middles[k - 1], 0.40 - 0.16 * age, HEAD_COLOUR + (TAIL_COLOUR - HEAD_COLOUR) * age)
@@ -65,7 +65,7 @@ def draw(picture: Picture) -> Pixels:
 
 
 class Canvas:
-    """An empty board that can be drawn on, in cells."""
+    """An empty board to draw on, with coordinates in cells."""
 
     def __init__(self, board: int, size: int) -> None:
         self.size = size

@@ -1,4 +1,8 @@
-"""Checks the state of games for kernels that address memory by it and search the board until they find a free cell."""
+"""Checks restored games before kernels use them.
+
+Kernels index memory by this state without bounds checks and search the board until they find a free cell, so an invalid
+state could crash the process or loop forever.
+"""
 
 from __future__ import annotations
 
@@ -8,25 +12,28 @@ from hotloop.training.envs.snake.config import NOWHERE, START_LENGTH
 from hotloop.training.envs.snake.memory_layout import FOOD, HEAD, HEADING, LENGTH, OVER, STEPS, State
 from hotloop.training.state_checks import require_state, require_values
 
-MOST_STEPS = (1 << 31) - 1
-"""Infos hold them in 32 bits."""
+MAX_STEPS = (1 << 31) - 1
+"""Infos store the number of steps in 32 bits."""
 
 
 def check_games(state: State, board: int) -> None:
-    """Refuse games that cannot be: a body that leaves the board, crosses itself, or is not what the rows show.
+    """Reject impossible games: a body that leaves the board, crosses itself, or differs from the bit rows.
 
     Args:
-        state: Of N games, with the right shapes and types.
+        state: State of N games; shapes and types have been checked.
         board: Cells along a side.
     """
     vitals, cells = state.vitals, board * board
     bounds = {
-        "head": (HEAD, 0, cells - 1), "length": (LENGTH, START_LENGTH, cells), "heading": (HEADING, 0, 3),
-        "steps": (STEPS, 0, MOST_STEPS), "over": (OVER, 0, 1),
-    }  # fmt: skip
+        "head": (HEAD, 0, cells - 1),
+        "length": (LENGTH, START_LENGTH, cells),
+        "heading": (HEADING, 0, 3),
+        "steps": (STEPS, 0, MAX_STEPS),
+        "over": (OVER, 0, 1),
+    }
     for name, (column, low, high) in bounds.items():
         require_values(vitals[:, column], f"vitals.{name}", low, high)
-    # The ring from the head back: the first `length` of its slots are the body.
+    # Read the ring backwards from the head: the first `length` slots are the body.
     back = np.arange(cells)
     is_body = back < vitals[:, LENGTH, None]
     body = np.take_along_axis(state.body, (vitals[:, HEAD, None] - back) % cells, axis=1).astype(np.int64)
@@ -42,7 +49,7 @@ def check_games(state: State, board: int) -> None:
 
 
 def _check_food(vitals: np.ndarray, covered: np.ndarray, board: int) -> None:
-    """A full board has no food; on any other it lies on a free cell."""
+    """Check that a full board has no food, and that on any other board it is on a free cell."""
     food, full = vitals[:, FOOD], vitals[:, LENGTH] == board * board
     require_state(bool((food[full] == NOWHERE).all()), "a full board has food")
     food, covered = food[~full], covered[~full]
