@@ -1,4 +1,4 @@
-"""CarRacing behind Gymnasium's Env: the official game, seen through our renderer."""
+"""CarRacing behind Gymnasium's Env: the official game with our renderer."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from hotloop.training.envs.carracing.score_digits import shrink, stamp, write
 
 
 def drives(seed: int, frames: int, **options: Any) -> list[np.ndarray]:
-    """Actions of the driver, with some unrest so that wheels also leave the road."""
+    """Actions of the driver with noise, so that wheels also leave the road."""
     env, rng = CarRacingEnv(state="vector", **options), np.random.default_rng(seed)
     numbers, _ = env.reset(seed=seed)
     actions = []
@@ -34,8 +34,8 @@ def drives(seed: int, frames: int, **options: Any) -> list[np.ndarray]:
     return actions
 
 
-def test_the_official_game_and_very_nearly_the_official_picture() -> None:
-    """The same rewards and positions to the last bit, and pixels that differ by less than half a step of 255."""
+def test_same_game_and_nearly_same_picture_as_gymnasium() -> None:
+    """Rewards and positions are bit-identical, and pixels differ by less than 0.5 of 255 on average."""
     official, ours = CarRacing(), CarRacingEnv(colour="rgb")
     theirs, _ = official.reset(seed=5)
     own, _ = ours.reset(seed=5)
@@ -52,8 +52,8 @@ def test_the_official_game_and_very_nearly_the_official_picture() -> None:
     assert np.mean(differences) < 0.4
 
 
-def test_flat_colours_are_those_of_the_official_picture() -> None:
-    """Grass, grass square, road and the strip's black, which are most of any picture."""
+def test_flat_colours_match_the_official_picture() -> None:
+    """Check grass, grass squares, road and the black strip, which make up most of any picture."""
     official, ours = CarRacing(), CarRacingEnv(colour="rgb")
     official.reset(seed=5)
     ours.reset(seed=5)
@@ -66,7 +66,7 @@ def test_flat_colours_are_those_of_the_official_picture() -> None:
         assert (there & here).sum() > 0.95 * there.sum()
 
 
-def test_people_see_what_gymnasium_draws() -> None:
+def test_render_returns_gymnasiums_picture() -> None:
     official, ours = CarRacing(render_mode="rgb_array"), CarRacingEnv(render_mode="rgb_array")
     assert ours.render() is None
     official.reset(seed=2)
@@ -89,13 +89,13 @@ def test_people_see_what_gymnasium_draws() -> None:
 )
 def test_shapes(options: dict[str, Any], shape: tuple[int, ...]) -> None:
     env = CarRacingEnv(**options)
-    seen, info = env.reset(seed=1)
-    assert seen.shape == shape == env.config.observation_shape
-    assert seen in env.observation_space
+    observation, info = env.reset(seed=1)
+    assert observation.shape == shape == env.config.observation_shape
+    assert observation in env.observation_space
     assert info == {"frames": 0, "tiles": env._game.tile_visited_count}
     again = env.step(np.array([0, 1, 0], np.float32))[0]
     assert again in env.observation_space
-    assert not np.shares_memory(seen, again)
+    assert not np.shares_memory(observation, again)
 
 
 def test_grey_is_the_weighted_mean_of_the_colours() -> None:
@@ -107,7 +107,7 @@ def test_grey_is_the_weighted_mean_of_the_colours() -> None:
     np.testing.assert_array_equal(left, (right @ [0.299, 0.587, 0.114] + 0.5).astype(np.uint8))
 
 
-def test_without_indicators_the_ground_goes_on() -> None:
+def test_without_indicators_ground_fills_the_strip() -> None:
     shown, bare = CarRacingEnv(), CarRacingEnv(indicators=False)
     shown.reset(seed=1)
     bare.reset(seed=1)
@@ -119,7 +119,7 @@ def test_without_indicators_the_ground_goes_on() -> None:
     assert (without[84:] > 0).all()
 
 
-def test_two_actions_are_three() -> None:
+def test_two_value_actions_match_three_value_actions() -> None:
     three, two = CarRacingEnv(state="vector"), CarRacingEnv(state="vector", action_form="two")
     three.reset(seed=1)
     two.reset(seed=1)
@@ -130,7 +130,7 @@ def test_two_actions_are_three() -> None:
         assert left[1] == right[1]
 
 
-def test_discrete_actions_are_gymnasiums() -> None:
+def test_discrete_actions_match_gymnasium() -> None:
     official, ours = CarRacing(continuous=False), CarRacingEnv(action_form="discrete", state="vector")
     official.reset(seed=1)
     ours.reset(seed=1)
@@ -142,22 +142,22 @@ def test_discrete_actions_are_gymnasiums() -> None:
         ours.step(5)
 
 
-def test_action_repeat_adds_up_and_shows_the_last_frame() -> None:
+def test_action_repeat_sums_rewards_and_draws_the_last_frame() -> None:
     once, four = CarRacingEnv(), CarRacingEnv(action_repeat=4)
     once.reset(seed=1)
     four.reset(seed=1)
     for action in drives(1, 10):
         rewards = 0.0
         for _ in range(4):
-            seen, reward, *_ = once.step(action)
+            observation, reward, *_ = once.step(action)
             rewards += reward
         together = four.step(action)
-        np.testing.assert_array_equal(together[0], seen)
+        np.testing.assert_array_equal(together[0], observation)
         assert together[1] == rewards
     assert together[4]["frames"] == 40
 
 
-def test_out_of_time_is_truncated_even_within_a_repeat() -> None:
+def test_frame_limit_truncates_within_an_action_repeat() -> None:
     env = CarRacingEnv(state="vector", max_frames=10, action_repeat=4)
     env.reset(seed=1)
     ends = [env.step(np.zeros(3))[2:] for _ in range(3)]
@@ -177,7 +177,7 @@ def test_leaving_the_field_is_terminated() -> None:
     assert (reward, terminated, truncated, info["lap_finished"]) == (-100.0, True, False, False)
 
 
-def test_vector_state_knows_the_road() -> None:
+def test_vector_state_describes_the_road() -> None:
     env = CarRacingEnv(state="vector")
     numbers, _ = env.reset(seed=1)
     assert numbers[8:12].tolist() == [1, 1, 1, 1]
@@ -189,7 +189,7 @@ def test_vector_state_knows_the_road() -> None:
     assert numbers[8:12].sum() < 4
 
 
-def test_the_driver_drives() -> None:
+def test_driver_finishes_laps() -> None:
     env = CarRacingEnv(state="vector")
     numbers, _ = env.reset(seed=3)
     total, over = 0.0, False
@@ -201,7 +201,7 @@ def test_the_driver_drives() -> None:
     assert total > 900
 
 
-def test_colours_can_be_drawn_by_chance() -> None:
+def test_domain_randomize_changes_colours() -> None:
     env = CarRacingEnv(colour="rgb", domain_randomize=True)
     first, second = env.reset(seed=1)[0], env.reset()[0]
     kept = env.reset(options={"randomize": False})[0]
@@ -218,9 +218,9 @@ def test_gymnasiums_checker(options: dict[str, Any]) -> None:
     env = gymnasium.make(hotloop.training.envs.CARRACING_ID, **options)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Gymnasium says of its own three actions that two of them are not symmetric.
+        # Gymnasium warns that two of its own three actions are not symmetric.
         warnings.filterwarnings("ignore", message=".*symmetric and normalized space.*")
-        # Numbers have no bounds: a car that spins may turn as fast as it likes.
+        # The numbers have no bounds: a spinning car may turn at any speed.
         warnings.filterwarnings("ignore", message=".*Box observation space (minimum|maximum) value is -?infinity.*")
         check_env(env.unwrapped)
 
@@ -241,7 +241,7 @@ def test_gymnasiums_checker(options: dict[str, Any]) -> None:
         ({"render_mode": "human"}, "render_mode is 'human': give rgb_array, or None"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HotloopError, match=message):
         CarRacingEnv(**options)
 
@@ -254,7 +254,7 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
         (1, "give 3 finite numbers"),
     ],
 )
-def test_wrong_actions(action: Any, message: str) -> None:
+def test_invalid_actions(action: Any, message: str) -> None:
     env = CarRacingEnv()
     with pytest.raises(HotloopError, match="call reset first"):
         env.step(np.zeros(3))
@@ -263,8 +263,8 @@ def test_wrong_actions(action: Any, message: str) -> None:
         env.step(action)
 
 
-def test_without_box2d_one_clear_line() -> None:
-    """Importing still works, as does the configuration; only making an environment needs it."""
+def test_missing_box2d_is_a_clear_error() -> None:
+    """Importing and configuring still work; only making an environment needs Box2D."""
     program = (
         "import sys; sys.modules['Box2D'] = None\n"
         "import gymnasium, hotloop.training.envs, hotloop.training.envs.carracing\n"
@@ -293,7 +293,7 @@ def test_registering_loads_neither_numba_nor_box2d() -> None:
     assert done.stdout == "(36,)\n"
 
 
-def test_configuration_is_checked_when_made() -> None:
+def test_config_is_validated_on_creation() -> None:
     with pytest.raises(HotloopError, match="state is 'pixel'"):
         CarRacingConfig(state="pixel")
 
@@ -307,7 +307,7 @@ def test_score() -> None:
     assert write("1").shape[1] < write("11").shape[1] < write("111").shape[1]
 
 
-def test_shrinking_keeps_the_sum() -> None:
+def test_shrinking_preserves_the_sum() -> None:
     first, weights = shrink(5, 7.0, 4.0)
     assert first == 1
     assert weights.tolist() == [[0.25, 0, 0, 0, 0], [0, 0.25, 0.25, 0.25, 0.25]]

@@ -1,4 +1,4 @@
-"""The kernels of CarRacing draw and see as their plain twins do."""
+"""The kernels of CarRacing give the same results as their plain-Python reference."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def world_of(seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
 
 
 def convex(points: list[tuple[float, float]]) -> list[tuple[float, float]]:
-    """The hull of points, in order (Andrew's monotone chain)."""
+    """Return the convex hull of points, in order (Andrew's monotone chain)."""
     found: list[tuple[float, float]] = []
     for way in (sorted(set(points)), sorted(set(points), reverse=True)):
         half: list[tuple[float, float]] = []
@@ -78,8 +78,8 @@ def test_fill_covers_the_samples_whose_centre_is_inside() -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.tuples(*[COORDINATES] * 8))
-def test_neighbours_share_no_sample_and_leave_none_out(ends: tuple[float, ...]) -> None:
-    """A quad cut in two: the halves are the whole."""
+def test_adjacent_polygons_neither_overlap_nor_leave_gaps(ends: tuple[float, ...]) -> None:
+    """Cut a quad in two: the halves together are the whole."""
     whole = convex([(ends[0], ends[1]), (ends[2], ends[3]), (ends[4], ends[5]), (ends[6], ends[7])])
     if len(whole) != 4:
         return
@@ -122,7 +122,7 @@ def test_cover(corners: tuple[float, ...], seed: int) -> None:
     np.testing.assert_array_equal(picture, expected)
 
 
-def test_cover_paints_by_the_part_that_is_covered() -> None:
+def test_cover_blends_partly_covered_pixels() -> None:
     picture = np.zeros((3, 3, 1), np.uint8)
     raster.cover(picture, (0.5, 1.0, 2.0, 2.25), np.array([200], np.uint8))
     assert picture[:, :, 0].tolist() == [[0, 0, 0], [100, 200, 0], [25, 50, 0]]
@@ -133,7 +133,7 @@ CARS = st.tuples(st.floats(0, 2), st.integers(0, 10_000), st.floats(-7, 7), SPEE
 
 
 def car_of(drawn: Any, track: np.ndarray) -> np.ndarray:
-    """A car somewhere near the track, its wheels about it, everything else by chance."""
+    """Make a car near the track with wheels around it; everything else is random."""
     time, where, angle, speeds, seed = drawn
     rng = np.random.default_rng(seed)
     car = np.zeros(memory_layout.CAR_NUMBERS)
@@ -154,7 +154,7 @@ def car_of(drawn: Any, track: np.ndarray) -> np.ndarray:
     return car
 
 
-# No shrinking: the twin needs a moment for each picture.
+# No shrinking: the reference is slow.
 @settings(max_examples=15, deadline=None, phases=[Phase.explicit, Phase.generate])
 @given(CARS, st.integers(0, 3), st.sampled_from([View(24, 1, True), View(32, 2, True), View(64, 1, False)]))
 def test_draw(drawn: Any, seed: int, view: View) -> None:
@@ -168,7 +168,7 @@ def test_draw(drawn: Any, seed: int, view: View) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(CARS, st.integers(0, 3))
-def test_see(drawn: Any, seed: int) -> None:
+def test_vector_state(drawn: Any, seed: int) -> None:
     _, track, _ = world_of(seed)
     car = car_of(drawn, track)
     numbers = np.empty(memory_layout.VECTOR_NUMBERS, np.float32)
@@ -176,7 +176,7 @@ def test_see(drawn: Any, seed: int) -> None:
     np.testing.assert_allclose(numbers, reference.vector_state(track, car, FIELD.half), rtol=1e-5, atol=1e-6)
 
 
-def test_see_on_a_straight_track() -> None:
+def test_vector_state_on_a_straight_track() -> None:
     """A track along y whose normal is x; the car is 2 m to its right and turned left by 0.1."""
     track = np.array([(0.0, 3.5 * k, 0.0) for k in range(100)])
     car = np.zeros(memory_layout.CAR_NUMBERS)

@@ -50,7 +50,7 @@ def assert_same(left: Any, right: Any) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-def test_workers_change_nothing(two_workers: CarRacingVectorEnv) -> None:
+def test_results_do_not_depend_on_workers(two_workers: CarRacingVectorEnv) -> None:
     here = make(3, max_frames=12)
     assert_same(here.reset(seed=4), two_workers.reset(seed=4))
     for actions in actions_of(30, 3):
@@ -58,25 +58,25 @@ def test_workers_change_nothing(two_workers: CarRacingVectorEnv) -> None:
     assert_same(here.reset(seed=[9, 8, 7]), two_workers.reset(seed=[9, 8, 7]))
 
 
-def test_a_car_drives_as_it_would_alone() -> None:
+def test_car_in_a_vector_matches_a_single_car() -> None:
     many, one = make(3, max_frames=12), CarRacingEnv(size=64, supersample=1, max_frames=12)
-    seen, _ = many.reset(seed=4)
-    np.testing.assert_array_equal(seen[2], one.reset(seed=6)[0])
+    observations, _ = many.reset(seed=4)
+    np.testing.assert_array_equal(observations[2], one.reset(seed=6)[0])
     for actions in actions_of(25, 3):
-        seen, rewards, terminated, truncated, info = many.step(actions)
-        alone, reward, end, out_of_time, told = one.step(actions[2])
+        observations, rewards, terminated, truncated, info = many.step(actions)
+        alone, reward, end, out_of_time, single_info = one.step(actions[2])
         assert rewards[2] == np.float32(reward)
         assert (terminated[2], truncated[2]) == (end, out_of_time)
-        np.testing.assert_array_equal(info.get("final_obs", seen)[2], alone)
+        np.testing.assert_array_equal(info.get("final_obs", observations)[2], alone)
         if end or out_of_time:
-            assert info["final_info"]["frames"][2] == told["frames"] == 12
-            assert info["final_info"]["tiles"][2] == told["tiles"]
+            assert info["final_info"]["frames"][2] == single_info["frames"] == 12
+            assert info["final_info"]["tiles"][2] == single_info["tiles"]
             alone, _ = one.reset()
             assert info["frames"][2] == 0
-        np.testing.assert_array_equal(seen[2], alone)
+        np.testing.assert_array_equal(observations[2], alone)
 
 
-def test_the_end_of_an_episode_is_told_in_the_same_step() -> None:
+def test_same_step_mode_reports_the_end_of_an_episode() -> None:
     env = make(2, max_frames=3)
     env.reset(seed=1)
     env._batch.cars[1]._frames = 1  # pyright: ignore[reportOptionalMemberAccess]
@@ -100,33 +100,33 @@ def test_next_step_mode() -> None:
     assert not np.array_equal(steps[2][0], first)
 
 
-def test_disabled_mode_waits_for_a_reset() -> None:
+def test_disabled_mode_requires_a_reset() -> None:
     env = make(2, max_frames=2, autoreset_mode=AutoresetMode.DISABLED)
     env.reset(seed=1)
     env._batch.cars[0]._frames = 1  # pyright: ignore[reportOptionalMemberAccess]
-    seen, _, _, truncated, info = env.step(np.zeros((2, 3), np.float32))
+    observations, _, _, truncated, info = env.step(np.zeros((2, 3), np.float32))
     assert truncated.tolist() == [True, False]
     assert info["_lap_finished"].tolist() == [False, False]
     with pytest.raises(HotloopError, match="the episode of car 0 is over: reset it"):
         env.step(np.zeros((2, 3), np.float32))
     again, info = env.reset(options={"reset_mask": truncated})
     assert info["frames"].tolist() == [0, 1]
-    np.testing.assert_array_equal(again[1], seen[1])
+    np.testing.assert_array_equal(again[1], observations[1])
     env.step(np.zeros((2, 3), np.float32))
 
 
-def test_what_is_handed_out_is_kept(two_workers: CarRacingVectorEnv) -> None:
+def test_returned_arrays_are_not_overwritten(two_workers: CarRacingVectorEnv) -> None:
     kept = [two_workers.reset(seed=1)[0]]
     copies = [kept[0].copy()]
     for actions in actions_of(14, 3):
-        seen, rewards, _, _, info = two_workers.step(actions)
-        kept += [seen, rewards, info.get("final_obs", seen), info["frames"]]
+        observations, rewards, _, _, info = two_workers.step(actions)
+        kept += [observations, rewards, info.get("final_obs", observations), info["frames"]]
         copies = [*copies, *(each.copy() for each in kept[-4:])]
     for array, copy in zip(kept, copies, strict=True):
         np.testing.assert_array_equal(array, copy)
 
 
-def test_a_step_can_be_begun_and_waited_for(two_workers: CarRacingVectorEnv) -> None:
+def test_send_and_receive(two_workers: CarRacingVectorEnv) -> None:
     two_workers.reset(seed=1)
     with pytest.raises(HotloopError, match="call send with actions first"):
         two_workers.receive()
@@ -138,21 +138,21 @@ def test_a_step_can_be_begun_and_waited_for(two_workers: CarRacingVectorEnv) -> 
     assert two_workers.reset(seed=2)[1]["frames"].tolist() == [0, 0, 0]
 
 
-def test_a_dead_worker_is_replaced(two_workers: CarRacingVectorEnv) -> None:
+def test_dead_worker_is_replaced(two_workers: CarRacingVectorEnv) -> None:
     two_workers.reset(seed=1)
     before, *_ = two_workers.step(actions_of(1, 3)[0])
     dead = two_workers._workers[1]
     os.kill(dead._process.pid, signal.SIGKILL)
     dead._process.wait()
     with pytest.warns(RuntimeWarning, match=r"the worker of cars 1 to 2 ended \(-9\): it is replaced"):
-        seen, rewards, terminated, truncated, info = two_workers.step(actions_of(1, 3)[0])
+        observations, rewards, terminated, truncated, info = two_workers.step(actions_of(1, 3)[0])
     assert truncated.tolist() == [False, True, True]
     assert not terminated.any()
     assert rewards[1:].tolist() == [0, 0]
     assert info["frames"].tolist() == [2, 0, 0]
     np.testing.assert_array_equal(info["final_obs"][1:], before[1:])
     assert info["final_info"]["frames"].tolist() == [2, 1, 1]
-    assert not np.array_equal(seen[1], before[1])
+    assert not np.array_equal(observations[1], before[1])
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert two_workers.step(actions_of(1, 3)[0])[4]["frames"].tolist() == [3, 1, 1]
@@ -161,8 +161,8 @@ def test_a_dead_worker_is_replaced(two_workers: CarRacingVectorEnv) -> None:
 def test_other_options_reach_the_workers() -> None:
     env = make(2, workers=1, state="vector", action_form="discrete", action_repeat=3)
     env.reset(seed=1)
-    seen, *_, info = env.step(np.array([3, 0]))
-    assert seen.shape == (2, 36)
+    observations, *_, info = env.step(np.array([3, 0]))
+    assert observations.shape == (2, 36)
     assert info["frames"].tolist() == [3, 3]
     env.close()
     env.close()
@@ -176,14 +176,14 @@ def test_other_options_reach_the_workers() -> None:
         (np.array([["a"] * 3] * 2), "actions are <U1"),
     ],
 )
-def test_wrong_actions(actions: np.ndarray, message: str) -> None:
+def test_invalid_actions(actions: np.ndarray, message: str) -> None:
     env = make(2)
     env.reset(seed=1)
     with pytest.raises(HotloopError, match=message):
         env.step(actions)
 
 
-def test_wrong_discrete_actions() -> None:
+def test_invalid_discrete_actions() -> None:
     env = make(2, action_form="discrete", state="vector")
     env.reset(seed=1)
     with pytest.raises(HotloopError, match="action of car 1 is 5: give a whole number from 0 to 4"):
@@ -202,12 +202,12 @@ def test_wrong_discrete_actions() -> None:
         ({"render_mode": "human"}, "render_mode is 'human'"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HotloopError, match=message):
         CarRacingVectorEnv(**options)
 
 
-def test_other_mistakes() -> None:
+def test_other_invalid_calls() -> None:
     env = make(2)
     with pytest.raises(HotloopError, match="before reset"):
         env.step(np.zeros((2, 3), np.float32))
@@ -224,15 +224,15 @@ def test_make_vec_and_render() -> None:
     env = gymnasium.make_vec(hotloop.training.envs.CARRACING_ID, num_envs=2, render_mode="rgb_array", size=64)
     assert isinstance(env, CarRacingVectorEnv)
     assert env.workers == 0
-    seen, _ = env.reset(seed=1)
-    assert seen in env.observation_space
+    observations, _ = env.reset(seed=1)
+    assert observations in env.observation_space
     frames = env.render()
     assert frames is not None
     assert [frame.shape for frame in frames] == [(400, 600, 3)] * 2
     env.close()
 
 
-def test_cores_are_counted_where_a_system_has_no_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_cores_on_systems_without_affinity(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
     monkeypatch.setattr(os, "cpu_count", lambda: 3)
     assert [_count_workers(None, cars, None) for cars in (1, 2, 8)] == [0, 2, 3]
@@ -240,7 +240,7 @@ def test_cores_are_counted_where_a_system_has_no_affinity(monkeypatch: pytest.Mo
     assert _count_workers(None, 8, None) == 1
 
 
-def test_a_worker_that_is_told_to_records_itself(tmp_path: Path) -> None:
+def test_recorded_worker_joins_the_run(tmp_path: Path) -> None:
     with hotloop.record(tmp_path / "run"):
         env = make(2, workers=1, recorded=True)
         env.reset(seed=1)

@@ -1,4 +1,4 @@
-"""The emulator driven directly: memory, picture and states, and one console a process."""
+"""The emulator: memory, picture and states, and one console per process."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def emulator() -> Iterator[Emulator]:
     console.close()
 
 
-def test_memory_and_picture_are_the_cores_own(emulator: Emulator) -> None:
-    """What stable-retro copies and converts is what is read in place, and what is written is in the game."""
+def test_memory_and_picture_are_read_in_place(emulator: Emulator) -> None:
+    """Memory and picture equal stable-retro's copies, and writing to memory changes the game."""
     from stable_retro.data import GameData
 
     start_level(emulator, 1, 1, runner=True)
@@ -49,7 +49,7 @@ def test_memory_and_picture_are_the_cores_own(emulator: Emulator) -> None:
     assert data.memory.blocks[1024][memory_layout.LIVES - 1024] == 7
 
 
-def test_a_state_goes_on_exactly(emulator: Emulator) -> None:
+def test_restored_state_continues_identically(emulator: Emulator) -> None:
     state = start_level(emulator, 1, 2, runner=True)
     ends = []
     for _ in range(2):
@@ -64,12 +64,12 @@ def test_a_state_goes_on_exactly(emulator: Emulator) -> None:
         emulator.load(b"12345")
 
 
-def test_one_console_a_process_is_explained(emulator: Emulator) -> None:
+def test_second_emulator_is_a_clear_error(emulator: Emulator) -> None:
     with pytest.raises(
         EmulatorBusy, match=r"global variables: close the other environment first, or run this one in a"
     ):
         Emulator(RUNNER)
-    emulator.run()  # and the first one is none the worse
+    emulator.run()  # The first one still works.
     emulator.close()
     emulator.close()
     again = Emulator(RUNNER)
@@ -77,8 +77,8 @@ def test_one_console_a_process_is_explained(emulator: Emulator) -> None:
     again.close()
 
 
-def test_a_dropped_console_is_given_back() -> None:
-    """In a process of its own, where a mistake would be a crash."""
+def test_unreferenced_emulator_is_released() -> None:
+    """Runs in its own process, because a mistake would crash it."""
     program = (
         "from hotloop.training.envs.nes.emulator import Emulator\n"
         "from hotloop.training.envs.nes.rom import RUNNER\n"

@@ -1,4 +1,4 @@
-"""The environment on our own game: contract, rewards, ends, places to begin, and that its levels can be finished."""
+"""The Mario environment on our own game: rewards, ends, start states, and routes that finish its levels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotloop.training.envs.nes.start_states import RUNNER_LEVELS, load_routes
 
 NOTHING, RIGHT, JUMP, RUN, RUN_JUMP, UP, LEFT = range(7)
 LATE = 0x702
-"""Where `runner` counts frames for which it was late."""
+"""Address at which `runner` counts late frames."""
 
 
 @contextmanager
@@ -33,7 +33,7 @@ def playing(**options: Any) -> Iterator[MarioEnv]:
 def test_gymnasiums_checker() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        # Its checks of render modes and of closing make a second environment in this process.
+        # Its checks of render modes and of closing would make a second environment in this process.
         env = gymnasium.make(hotloop.training.envs.MARIO_ID, render_mode="rgb_array").unwrapped
         with closing(env):
             check_env(env, skip_render_check=True, skip_close_check=True)
@@ -43,12 +43,12 @@ def test_gymnasiums_checker() -> None:
 
 
 @pytest.mark.parametrize("level", RUNNER_LEVELS)
-def test_each_level_can_be_finished_and_the_game_is_never_late(level: str) -> None:
-    """The shipped routes reach the flag, and no frame on the way took the console too long."""
+def test_routes_finish_all_levels_without_late_frames(level: str) -> None:
+    """The included routes reach the flag, and the game is never late for a frame."""
     with playing(level=level) as env:
         env.reset()
         assert env._emulator.ram[memory_layout.STAGE] == int(level[-1]) - 1
-        # A route begins at the first frame of the level, a reset one later.
+        # A route starts at the first frame of the level, a reset one frame later.
         env._emulator.load(env._level_starts[level])
         before = int(env._emulator.ram[LATE])
         rewards, info = [], {}
@@ -71,7 +71,7 @@ def test_rewards_by_hand() -> None:
             assert reward == info["x"] - x >= 0
             x = info["x"]
         assert x > 80
-        # Sliding on for some steps, then five that get no further.
+        # The player slides on for some steps, then makes no progress for five.
         rewards_seen, terminated = [], False
         while not terminated:
             _, reward, terminated, truncated, info = env.step(NOTHING)
@@ -82,7 +82,7 @@ def test_rewards_by_hand() -> None:
         assert info["distance"] == info["x"]
 
 
-def test_going_back_costs_and_does_not_count_as_getting_further() -> None:
+def test_moving_left_costs_reward_and_is_no_progress() -> None:
     with playing(rewards=MarioRewards(progress=1.0), patience=12) as env:
         env.reset()
         for _ in range(12):
@@ -99,8 +99,8 @@ def test_going_back_costs_and_does_not_count_as_getting_further() -> None:
         assert info["cause"] == "deadlock"
 
 
-def test_a_death_ends_the_episode() -> None:
-    """Running on without a jump meets the first grub."""
+def test_death_ends_the_episode() -> None:
+    """Running without jumping meets the first grub."""
     with playing() as env:
         env.reset()
         terminated, reward, info = False, 0.0, {}
@@ -113,26 +113,26 @@ def test_a_death_ends_the_episode() -> None:
             env.step(0)
 
 
-def test_same_seed_same_episode_and_single_fresh_frames() -> None:
+def test_same_seed_gives_same_episode_and_frames_are_not_reused() -> None:
     options: dict[str, Any] = {"noops": 30, "sticky": 0.25, "level": "random", "actions": "complex", "size": 128}
     runs = []
     with playing(**options) as env:
         assert env.action_space.n == 12  # type: ignore[attr-defined]
         for _ in range(2):
             observation, info = env.reset(seed=11)
-            seen, told = [observation], [info]
+            observations, infos = [observation], [info]
             actions = np.random.default_rng(3)
             for _ in range(25):
                 observation, reward, terminated, _, info = env.step(int(actions.integers(12)))
-                seen.append(observation)
-                told.append(info | {"reward": reward})
+                observations.append(observation)
+                infos.append(info | {"reward": reward})
                 if terminated:
                     break
-            runs.append((np.array(seen), told))
+            runs.append((np.array(observations), infos))
         assert np.array_equal(runs[0][0], runs[1][0])
         assert runs[0][1] == runs[1][1]
         assert runs[0][0].shape[1:] == (128, 128)
-        assert not np.shares_memory(seen[0], seen[1])
+        assert not np.shares_memory(observations[0], observations[1])
         levels = {env.reset()[1]["level"] for _ in range(40)}
         assert levels == set(RUNNER_LEVELS)
         frames = {env.reset()[1]["frames"] for _ in range(40)}
@@ -140,7 +140,7 @@ def test_same_seed_same_episode_and_single_fresh_frames() -> None:
         assert 20 < max(frames) <= 31
 
 
-def test_sticky_actions_repeat_the_one_before() -> None:
+def test_sticky_actions_repeat_the_previous_action() -> None:
     with playing(sticky=0.999999) as env:
         env.reset(seed=1)
         env.step(RUN)
@@ -149,32 +149,32 @@ def test_sticky_actions_repeat_the_one_before() -> None:
         assert info["x"] > 100
 
 
-def test_places_along_the_route_and_places_reached() -> None:
+def test_route_and_reached_start_states() -> None:
     with playing(start="route") as env:
-        begun = {env.reset(seed=seed)[1]["x"] for seed in range(60)}
-        assert len(begun) > 8
-        assert min(begun) == 40
-        assert max(begun) > 1500
+        starts = {env.reset(seed=seed)[1]["x"] for seed in range(60)}
+        assert len(starts) > 8
+        assert min(starts) == 40
+        assert max(starts) > 1500
     with playing(start="reached") as env:
         assert {env.reset()[1]["x"] for _ in range(5)} == {40}
         for action in load_routes()["1-1"][:120]:
             *_, terminated, _, _ = env.step(int(action))
             if terminated:
                 break
-        begun = {env.reset(seed=seed)[1]["x"] for seed in range(30)}
-        assert len(begun) > 2
-        assert max(begun) < 1300
+        starts = {env.reset(seed=seed)[1]["x"] for seed in range(30)}
+        assert len(starts) > 2
+        assert max(starts) < 1300
 
 
-def test_a_share_of_the_episodes_begins_at_the_beginning_all_the_same() -> None:
+def test_begin_share() -> None:
     with playing(start="route", begin_share=1.0) as env:
         assert {env.reset(seed=seed)[1]["x"] for seed in range(20)} == {40}
     with playing(start="route", begin_share=0.5) as env:
-        begun = [env.reset(seed=seed)[1]["x"] for seed in range(100)]
-        assert 40 <= begun.count(40) <= 70, "half of them, and some of the others by chance"
+        starts = [env.reset(seed=seed)[1]["x"] for seed in range(100)]
+        assert 40 <= starts.count(40) <= 70, "half of them, and some of the others by chance"
 
 
-def test_places_are_kept_also_if_no_episode_began_at_one() -> None:
+def test_reached_states_are_kept_after_a_reset_to_a_given_state() -> None:
     route = [int(action) for action in load_routes()["1-1"][:60]]
     with playing(start="reached", begin_share=1.0) as env:
         assert env.reset()[1]["x"] == 40
@@ -187,12 +187,12 @@ def test_places_are_kept_also_if_no_episode_began_at_one() -> None:
         assert env.reset(options={"state": state})[1]["x"] == 40
         for action in route:
             env.step(action)
-        begun = {env.reset(seed=seed)[1]["x"] for seed in range(30)}
-        assert min(begun) == 40
-        assert len(begun) > 1
+        starts = {env.reset(seed=seed)[1]["x"] for seed in range(30)}
+        assert min(starts) == 40
+        assert len(starts) > 1
 
 
-def test_a_closed_environment_says_so() -> None:
+def test_closed_environment_raises() -> None:
     with playing() as env:
         env.reset()
     for call in (env.reset, env.save):
@@ -200,7 +200,7 @@ def test_a_closed_environment_says_so() -> None:
             call()
 
 
-def test_a_saved_state_is_a_place_to_begin() -> None:
+def test_reset_to_a_saved_state() -> None:
     with playing() as env:
         env.reset()
         for _ in range(15):
@@ -223,7 +223,7 @@ def test_max_steps_truncates() -> None:
 
 
 @pytest.mark.parametrize("policy", ["random", "right and jump", "right and jump by turns"])
-def test_play_without_sense_does_not_finish_the_first_level(policy: str) -> None:
+def test_blind_play_does_not_finish_the_first_level(policy: str) -> None:
     rng = np.random.default_rng(5)
     with playing(noops=30, sticky=0.25) as env:
         for episode in range(8):
@@ -256,13 +256,13 @@ def test_play_without_sense_does_not_finish_the_first_level(policy: str) -> None
         ({"rom": "/nowhere/game.nes"}, "cannot be read"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HotloopError, match=message):
         MarioEnv(**options)
 
 
 @pytest.mark.parametrize("action", [7, -1, 1.5, "A"])
-def test_wrong_actions(action: Any) -> None:
+def test_invalid_actions(action: Any) -> None:
     with playing() as env:
         with pytest.raises(HotloopError, match="call reset first"):
             env.step(0)
@@ -271,6 +271,6 @@ def test_wrong_actions(action: Any) -> None:
             env.step(action)
 
 
-def test_configuration_is_checked_when_made() -> None:
+def test_config_is_validated_on_creation() -> None:
     with pytest.raises(HotloopError, match="rewards: flag is 'much': give a number"):
         MarioConfig(rewards=MarioRewards(flag="much"))  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Which cartridge is played: ours, the known one by its contents, or a clear refusal."""
+"""Finding the cartridge: ours, the known one identified by its contents, or a clear error."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from hotloop.training.envs.nes.rom import RUNNER, find_rom, is_runner
 GAME = Path(__file__).resolve().parents[2] / "games" / "runner"
 
 
-def test_none_is_runner_and_a_copy_of_it_is_known(tmp_path: Path) -> None:
+def test_default_is_runner_and_a_copy_is_recognised(tmp_path: Path) -> None:
     copy = tmp_path / "copy.nes"
     shutil.copy(RUNNER, copy)
     assert find_rom(None) == RUNNER
@@ -26,7 +26,7 @@ def test_none_is_runner_and_a_copy_of_it_is_known(tmp_path: Path) -> None:
     assert is_runner(copy)
 
 
-def test_the_header_is_not_part_of_what_is_checked(tmp_path: Path) -> None:
+def test_header_is_not_hashed(tmp_path: Path) -> None:
     contents = b"contents of a cartridge"
     path = tmp_path / "game.nes"
     known = hashlib.sha1(contents).hexdigest()
@@ -42,7 +42,7 @@ def test_the_header_is_not_part_of_what_is_checked(tmp_path: Path) -> None:
     assert find_rom(path, known, unchecked=True) == path
 
 
-def test_what_is_not_a_cartridge_is_refused_even_unchecked(tmp_path: Path) -> None:
+def test_other_file_types_are_rejected_even_unchecked(tmp_path: Path) -> None:
     path = tmp_path / "text.nes"
     path.write_text("no cartridge at all")
     with pytest.raises(HotloopError, match=r"is not in iNES format: it begins with b'no c', not with b'NES\\x1a'"):
@@ -51,15 +51,15 @@ def test_what_is_not_a_cartridge_is_refused_even_unchecked(tmp_path: Path) -> No
         find_rom(tmp_path / "none.nes")
 
 
-def test_the_known_hash_is_the_one_that_stable_retro_ships() -> None:
+def test_known_hash_matches_stable_retro() -> None:
     retro = pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
     path = Path(retro.__file__).parent / "data" / "stable" / "SuperMarioBros-Nes-v0" / "rom.sha"
     assert path.read_text().split() == [rom.SUPER_MARIO_BROS_SHA1]
 
 
 @pytest.mark.skipif(shutil.which("cl65") is None, reason="cc65 is not installed: apt-get install cc65")
-def test_the_shipped_game_is_what_its_source_builds(tmp_path: Path) -> None:
-    """Byte for byte, from a copy of the source, so that nothing built before can help."""
+def test_shipped_game_matches_its_source(tmp_path: Path) -> None:
+    """The bytes are equal, built from a copy of the source without earlier build results."""
     source = tmp_path / "runner"
     shutil.copytree(GAME, source, ignore=shutil.ignore_patterns("build"))
     done = subprocess.run(["make", "-C", str(source)], capture_output=True, text=True)
@@ -83,7 +83,7 @@ def test_importing_needs_neither_stable_retro_nor_numba() -> None:
     assert done.stdout.count("\n") == 1
 
 
-def test_what_is_no_regular_file_or_absurdly_large_is_refused_without_reading_it(tmp_path: Path) -> None:
+def test_special_and_huge_files_are_rejected_without_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "large").touch()
     os.truncate(tmp_path / "large", 1 << 40)

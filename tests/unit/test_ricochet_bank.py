@@ -1,4 +1,4 @@
-"""The puzzle bank: what is in it, that it follows from its plan, and what happens to one that is damaged."""
+"""The puzzle bank: its contents, reproducibility, and rejection of damaged banks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_every_level_has_what_was_asked_for(made: Path) -> None:
+def test_every_level_has_the_requested_boards(made: Path) -> None:
     found = load(made)
     for level, wanted in enumerate(LEVELS):
         puzzles = found.take(level)
@@ -40,7 +40,7 @@ def test_every_level_has_what_was_asked_for(made: Path) -> None:
     assert sum(row["train"] + row["held_out"] for row in counts) == len(found.puzzles) == found.manifest["puzzles"]
 
 
-def test_what_it_says_of_a_board_is_so(made: Path) -> None:
+def test_stored_solutions_are_correct(made: Path) -> None:
     found = load(made)
     for i in range(0, len(found.puzzles), 7):
         best = solve(found.puzzles, i)
@@ -61,7 +61,7 @@ def test_no_board_is_in_both_parts(made: Path) -> None:
     assert 0.2 < found.held_out.mean() < 0.4
 
 
-def test_it_follows_from_its_plan(made: Path, tmp_path: Path) -> None:
+def test_same_plan_gives_same_bank(made: Path, tmp_path: Path) -> None:
     again = make(tmp_path / "again", PLAN)
     assert again == load(made).manifest
     assert (tmp_path / "again" / bank.TABLE).read_bytes() == (made / bank.TABLE).read_bytes()
@@ -71,7 +71,7 @@ def test_it_follows_from_its_plan(made: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("held_out", [False, True])
 @pytest.mark.parametrize("level", [None, 1, 3])
-def test_an_environment_draws_from_it(made: Path, level: int | None, held_out: bool) -> None:
+def test_environment_draws_boards_from_bank(made: Path, level: int | None, held_out: bool) -> None:
     env = RicochetVectorEnv(64, size=9, robots=3, bank=made, level=level, held_out=held_out)
     _, info = env.reset(seed=1)
     own = load(made).take(level, held_out)
@@ -115,7 +115,7 @@ def cut_manifest(path: Path) -> None:
         (lambda path: without(path, "plan"), "manifest.json lacks the table's sha256 or the plan's size"),
     ],
 )
-def test_a_damaged_bank_is_refused_and_left_as_it_is(made: Path, tmp_path: Path, damage: Any, message: str) -> None:
+def test_damaged_bank_is_rejected_and_not_changed(made: Path, tmp_path: Path, damage: Any, message: str) -> None:
     copy = tmp_path / "copy"
     copy.mkdir()
     for name in (bank.MANIFEST, bank.TABLE):
@@ -139,26 +139,26 @@ def test_a_damaged_bank_is_refused_and_left_as_it_is(made: Path, tmp_path: Path,
         ({"bank": "/no/such/bank"}, "/no/such/bank is no puzzle bank"),
     ],
 )
-def test_a_bank_that_does_not_fit(made: Path, options: dict[str, Any], message: str) -> None:
+def test_bank_of_another_size_is_rejected(made: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(HotloopError, match=message):
         RicochetVectorEnv(2, **{"size": 9, "robots": 3, "bank": made} | options)
 
 
-def test_a_part_that_is_empty(tmp_path: Path) -> None:
+def test_empty_part_is_an_error(tmp_path: Path) -> None:
     make(tmp_path / "bank", Plan(per_level=3, size=8, robots=1, levels=(0,), held_out=0.0))
     with pytest.raises(HotloopError, match="the bank has no boards of level 0 held out"):
         RicochetVectorEnv(2, size=8, robots=1, level=0, bank=tmp_path / "bank", held_out=True)
 
 
-def test_no_board_comes_twice(tmp_path: Path) -> None:
-    """Boards of side 4 all have the same walls, and with one robot there are few of them."""
+def test_boards_are_unique(tmp_path: Path) -> None:
+    """Boards of size 4 all have the same walls, and with one robot there are few of them."""
     make(tmp_path / "bank", Plan(per_level=40, size=4, robots=1, levels=(0,), held_out=0.0))
     found = load(tmp_path / "bank").puzzles
     assert len(set(zip(found.robots[:, 0].tolist(), found.goal.tolist(), strict=True))) == len(found) == 40
 
 
-def test_half_a_bank_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure while writing leaves nothing behind, not even under another name."""
+def test_failed_write_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure while writing leaves nothing behind, not even a temporary directory."""
 
     def fail(*_: object) -> str:
         raise OSError("disk full")
@@ -180,27 +180,27 @@ def test_half_a_bank_is_never_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["--size", "4", "--levels", "0", "--per-level", "5"], "walls too much alike"),
     ],
 )
-def test_wrong_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
+def test_invalid_plans(tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str) -> None:
     from hotloop.training.envs.ricochet.__main__ import main
 
     assert main([str(tmp_path / "bank"), *words]) == 2
-    told = capsys.readouterr().err
-    assert message in told
-    assert told.count("\n") == 1
+    stderr = capsys.readouterr().err
+    assert message in stderr
+    assert stderr.count("\n") == 1
     assert not (tmp_path / "bank").exists()
 
 
-def test_where_nothing_can_be_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unwritable_directory_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from hotloop.training.envs.ricochet.__main__ import main
 
     (tmp_path / "file").write_text("")
-    assert main([str(tmp_path / "file" / "bank"), "--per-level", "10000000"]) == 2, "told before boards are made"
-    told = capsys.readouterr().err
-    assert "cannot write" in told and "(Not a directory): give a directory that can be written" in told
-    assert told.count("\n") == 1
+    assert main([str(tmp_path / "file" / "bank"), "--per-level", "10000000"]) == 2, "reported before boards are made"
+    stderr = capsys.readouterr().err
+    assert "cannot write" in stderr and "(Not a directory): give a directory that can be written" in stderr
+    assert stderr.count("\n") == 1
 
 
-def test_from_the_command_line(tmp_path: Path) -> None:
+def test_command_line(tmp_path: Path) -> None:
     words = ["--per-level", "4", "--size", "9", "--robots", "2", "--levels", "0", "1", "--held-out", "0"]
     command = [sys.executable, "-W", "error", "-m", "hotloop.training.envs.ricochet", str(tmp_path / "bank"), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=True)

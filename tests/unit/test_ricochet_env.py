@@ -39,7 +39,7 @@ def assert_equal(a: Played, b: Played) -> None:
 
 @pytest.mark.parametrize("observation", OBSERVATIONS)
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_same_as_gymnasiums_vector_of_single_boards(mode: AutoresetMode, observation: str) -> None:
+def test_matches_gymnasiums_vector_of_single_boards(mode: AutoresetMode, observation: str) -> None:
     options = SMALL | {"observation": observation}
     ours = RicochetVectorEnv(4, autoreset_mode=mode, **options)
     theirs = SyncVectorEnv([lambda: RicochetEnv(**options)] * 4, autoreset_mode=mode)
@@ -69,10 +69,10 @@ def test_same_as_gymnasiums_vector_of_single_boards(mode: AutoresetMode, observa
 
 @pytest.mark.parametrize("observation", OBSERVATIONS)
 def test_final_observations(observation: str) -> None:
-    """Of all boards, but for pictures: there of those whose episode ended."""
+    """Final observations cover all boards, except for pictures, where they cover the boards whose episode ended."""
     env = RicochetVectorEnv(32, observation=observation, **SMALL)
     env.reset(seed=1)
-    seen = 0
+    checked = 0
     for actions in random_actions(10, 32):
         observations, _, terminated, truncated, info = env.step(actions)
         if "final_obs" in info:
@@ -83,15 +83,15 @@ def test_final_observations(observation: str) -> None:
                 np.testing.assert_array_equal(info["final_obs"][going_on], observations[going_on])
             assert (info["final_info"]["steps"][~going_on] > 0).all()
             assert (info["steps"][~going_on] == 0).all()
-            seen += 1
-    assert seen > 2
+            checked += 1
+    assert checked > 2
 
 
 @pytest.mark.parametrize("observation", OBSERVATIONS)
-def test_what_was_handed_out_stays_as_it_is(observation: str) -> None:
+def test_returned_arrays_are_not_overwritten(observation: str) -> None:
     env = RicochetVectorEnv(3, observation=observation, **SMALL)
     first, info = env.reset(seed=1)
-    # A part of an observation keeps all of it.
+    # A view of an observation keeps all of it alive.
     kept = [first[1:2, ..., :3], info["steps"]]
     for actions in random_actions(12, 3):
         observations, reward, terminated, truncated, info = env.step(actions)
@@ -118,7 +118,7 @@ def test_array_pool_reuses_only_unreferenced_arrays() -> None:
     assert len({each.ctypes.data for each in held}) == 5
 
 
-def test_a_board_does_not_depend_on_how_many_there_are() -> None:
+def test_board_does_not_depend_on_number_of_boards() -> None:
     many, few = RicochetVectorEnv(20, **SMALL), RicochetVectorEnv(3, **SMALL)
     np.testing.assert_array_equal(many.reset(seed=10)[0][4:7], few.reset(seed=14)[0])
     for actions in random_actions(40, 20):
@@ -129,7 +129,7 @@ def test_a_board_does_not_depend_on_how_many_there_are() -> None:
 
 @pytest.mark.parametrize("observation", ["planes", "rgb"])
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_nothing(threads: int, observation: str) -> None:
+def test_results_do_not_depend_on_threads(threads: int, observation: str) -> None:
     options = SMALL | {"observation": observation, "level": 0}
     one, several = RicochetVectorEnv(10, **options), RicochetVectorEnv(10, threads=threads, **options)
     np.testing.assert_array_equal(one.reset(seed=4)[0], several.reset(seed=4)[0])
@@ -139,7 +139,7 @@ def test_threads_change_nothing(threads: int, observation: str) -> None:
 
 
 def test_every_reset_without_a_seed_draws_a_new_board() -> None:
-    """Also right after one with a seed, and also in the single environment."""
+    """This includes a reset right after one with a seed, and the single environment."""
     env = RicochetEnv()
     env.reset(seed=3)
     boards = {env.puzzles().walls.tobytes()}
@@ -166,7 +166,7 @@ def test_seeds() -> None:
 
 @pytest.mark.parametrize("observation", OBSERVATIONS)
 @pytest.mark.parametrize("mode", ["SameStep", "NextStep"])
-def test_restored_games_go_on_exactly(mode: str, observation: str) -> None:
+def test_restored_games_continue_identically(mode: str, observation: str) -> None:
     options = SMALL | {"observation": observation, "autoreset_mode": mode}
     env = RicochetVectorEnv(5, **options)
     env.reset(seed=2)
@@ -183,7 +183,7 @@ def test_restored_games_go_on_exactly(mode: str, observation: str) -> None:
         np.testing.assert_array_equal(saved[name], before[name])
 
 
-def test_disabled_autoreset_waits_for_a_reset() -> None:
+def test_disabled_autoreset_requires_a_reset() -> None:
     env = RicochetVectorEnv(2, size=8, robots=1, max_steps=2, autoreset_mode="Disabled", noop=True)
     env.reset(seed=1)
     idle = np.array([4, 4])
@@ -230,12 +230,12 @@ def test_boards_of_a_level() -> None:
         ({"autoreset_mode": "Never"}, "autoreset_mode is 'Never': give one of NextStep, SameStep, Disabled"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HotloopError, match=message):
         RicochetVectorEnv(**options)
 
 
-def test_a_level_that_does_not_exist_on_such_boards() -> None:
+def test_impossible_level_is_an_error() -> None:
     env = RicochetVectorEnv(1, size=4, robots=1, level=2)
     with pytest.raises(HotloopError, match="no board of level 2 was found in 20,000 of size 4 with robots 1"):
         env.reset(seed=1)
@@ -251,7 +251,7 @@ def test_a_level_that_does_not_exist_on_such_boards() -> None:
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_wrong_actions_leave_the_boards_as_they_are(actions: list[Any], message: str, threads: int) -> None:
+def test_invalid_actions_do_not_change_the_boards(actions: list[Any], message: str, threads: int) -> None:
     env = RicochetVectorEnv(3, threads=threads, **SMALL)
     env.reset(seed=1)
     before = env.get_state()
@@ -262,7 +262,7 @@ def test_wrong_actions_leave_the_boards_as_they_are(actions: list[Any], message:
     env.close()
 
 
-def test_other_mistakes() -> None:
+def test_other_invalid_calls() -> None:
     env = RicochetVectorEnv(3, **SMALL)
     with pytest.raises(HotloopError, match="call reset first"):
         env.step(np.zeros(3, np.int64))
@@ -297,7 +297,7 @@ def test_make_and_make_vec() -> None:
     assert vector.observation_space.shape == (5, 128, 128, 3)
 
 
-def test_found_by_its_module_and_loaded_late() -> None:
+def test_make_by_module_name_and_lazy_imports() -> None:
     program = (
         "import sys, gymnasium, hotloop.training.envs;"
         "assert 'numba' not in sys.modules and 'torch' not in sys.modules;"
@@ -308,8 +308,8 @@ def test_found_by_its_module_and_loaded_late() -> None:
     assert done.stdout == "16\n"
 
 
-def test_spans_of_drawing() -> None:
-    """By the study's names, nested; a step that begins no board draws robots only."""
+def test_drawing_records_spans() -> None:
+    """Spans are named as in the study and nested; a step without a new board draws robots only."""
     names = ["observation_generation", "rendering", "draw_grid", "draw_walls", "draw_target", "draw_robots"]
     made = [registry.span(f"env_rgb_{name}") for name in names]
     env = RicochetVectorEnv(2, observation="rgb", noop=True)

@@ -1,4 +1,4 @@
-"""Pictures of a board: what the agent sees, and what people see."""
+"""Pictures of a board, for the agent and for people."""
 
 from __future__ import annotations
 
@@ -28,21 +28,36 @@ def test_pixels() -> None:
     assert (picture.shape, picture.dtype) == ((128, 128, 3), np.uint8)
     # A cell is 32 pixels, walls are 6 wide in the middle and 3 at the border.
     points = {
-        (16, 16): ROBOTS[0], (80, 112): ROBOTS[1], (16, 112): STARS[0], (64, 64): CENTRE,
-        (48, 16): PAPER, (48, 4): PAPER, (96, 8): LINE, (0, 64): WALL, (2, 64): WALL, (127, 5): WALL, (3, 40): PAPER,
-        (60, 29): WALL, (60, 34): WALL, (60, 28): PAPER, (60, 35): CENTRE,
-        (29, 40): WALL, (34, 40): WALL, (16, 27): ROBOTS[0], (16, 30): PAPER,
-    }  # fmt: skip
+        (16, 16): ROBOTS[0],
+        (80, 112): ROBOTS[1],
+        (16, 112): STARS[0],
+        (64, 64): CENTRE,
+        (48, 16): PAPER,
+        (48, 4): PAPER,
+        (96, 8): LINE,
+        (0, 64): WALL,
+        (2, 64): WALL,
+        (127, 5): WALL,
+        (3, 40): PAPER,
+        (60, 29): WALL,
+        (60, 34): WALL,
+        (60, 28): PAPER,
+        (60, 35): CENTRE,
+        (29, 40): WALL,
+        (34, 40): WALL,
+        (16, 27): ROBOTS[0],
+        (16, 30): PAPER,
+    }
     for (y, x), colour in points.items():
         assert picture[y, x].tolist() == list(colour), (y, x)
     # Where walls meet there is no gap.
     assert (picture[29:35, 29:35] == WALL).all()
-    # The edge of a disc is smooth: neither its colour nor the paper's.
+    # The edge of a disc is smooth: a mix of its colour and the paper's.
     edge = {tuple(pixel) for pixel in picture[16, 26:30].tolist()} - {tuple(ROBOTS[0].tolist()), PAPER}
     assert len(edge) >= 1
 
 
-def test_a_robot_lies_on_the_goal() -> None:
+def test_robot_is_drawn_on_top_of_the_goal() -> None:
     env = RicochetEnv(size=4, robots=2, observation="rgb")
     env.reset(seed=1, options={"puzzles": reference.pack([reference.parse(BOARD)])})
     picture, _, solved, _, _ = env.step(1)
@@ -60,12 +75,12 @@ def test_cells_fill_the_picture(size: int) -> None:
     assert sheet.star[0, 0].max() == sheet.disc[0, 0].max() == 255
 
 
-def test_all_robots_can_be_told_apart() -> None:
+def test_robots_have_different_colours() -> None:
     env = RicochetVectorEnv(8, observation="rgb")
     pictures, _ = env.reset(seed=1)
     for picture, cells in zip(pictures, env.puzzles().robots, strict=True):
-        seen = [picture[8 * (cell >> 4) + 4, 8 * (cell & 15) + 4].tolist() for cell in cells.astype(int)]
-        assert seen == ROBOTS.tolist()
+        colours = [picture[8 * (cell >> 4) + 4, 8 * (cell & 15) + 4].tolist() for cell in cells.astype(int)]
+        assert colours == ROBOTS.tolist()
 
 
 @pytest.mark.parametrize(("size", "side"), [(4, 128), (9, 288), (16, 512)])

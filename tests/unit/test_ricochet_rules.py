@@ -1,4 +1,4 @@
-"""Hand-made boards: sliding, stopping, solving, rewards, ends, and what is seen."""
+"""Sliding, stopping, solving, rewards, ends and observations, on hand-made boards."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPEN = """
 |.  .  a  .  . |
 +--+--+--+--+--+
 """
-"""A must get to the middle of the lower side, where nothing but another robot stops it."""
+"""A has to reach the middle of the lower side, where only another robot can stop it."""
 
 WALLED = """
 +--+--+--+--+--+--+
@@ -91,7 +91,7 @@ def test_slides(actions: list[int], expected: list[tuple[int, int]]) -> None:
         ([A + RIGHT, A + DOWN, A + LEFT], (3, 4)),  # a wall left of the goal; the goal is not A's
     ],
 )
-def test_walls_stop(actions: list[int], expected: tuple[int, int]) -> None:
+def test_walls_stop_robots(actions: list[int], expected: tuple[int, int]) -> None:
     env = start(WALLED)
     for action in actions:
         _, reward, terminated, _, _ = env.step(action)
@@ -111,7 +111,7 @@ def test_solving_ends_the_episode_with_its_reward() -> None:
     assert info == {"steps": 4, "optimal": -1, "cause": "solved"}
 
 
-def test_passing_the_goal_does_not_solve() -> None:
+def test_passing_over_the_goal_does_not_solve() -> None:
     env = start(OPEN)
     env.step(A + DOWN)
     _, _, terminated, _, _ = env.step(A + RIGHT)
@@ -119,7 +119,7 @@ def test_passing_the_goal_does_not_solve() -> None:
     assert places(env)[0] == (4, 4)
 
 
-def test_time_runs_out_and_solving_at_the_last_moment_counts() -> None:
+def test_timeout_and_solving_in_the_last_step() -> None:
     env = start(WALLED, max_steps=3)
     ends = [env.step(A + UP)[2:4] for _ in range(3)]
     assert ends == [(False, False), (False, False), (False, True)]
@@ -138,38 +138,40 @@ def test_noop() -> None:
         start(OPEN).step(8)
 
 
-def test_rewards_can_be_given() -> None:
+def test_custom_rewards() -> None:
     env = start(WALLED, rewards={"step": -1.0, "solved": 5.0})
     assert [env.step(action)[1] for action in (B + UP, B + RIGHT, B + DOWN, B + LEFT)] == [-1.0, -1.0, -1.0, 4.0]
 
 
 def test_planes() -> None:
     board = puzzle(OPEN)
-    seen, _ = RicochetEnv(size=5, robots=2).reset(seed=1, options={"puzzles": board})
-    assert seen.shape == (8, 5, 5)
-    assert seen[UP].tolist() == [[1] * 5, [0] * 5, [0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0] * 5]
-    assert seen[RIGHT].tolist()[2] == [0, 1, 1, 0, 1]
-    assert seen[DOWN].tolist() == [[0] * 5, [0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0] * 5, [1] * 5]
-    assert seen[LEFT].tolist()[2] == [1, 0, 1, 1, 0]
+    observation, _ = RicochetEnv(size=5, robots=2).reset(seed=1, options={"puzzles": board})
+    assert observation.shape == (8, 5, 5)
+    assert observation[UP].tolist() == [[1] * 5, [0] * 5, [0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0] * 5]
+    assert observation[RIGHT].tolist()[2] == [0, 1, 1, 0, 1]
+    assert observation[DOWN].tolist() == [[0] * 5, [0, 0, 1, 0, 0], [0, 0, 1, 0, 0], [0] * 5, [1] * 5]
+    assert observation[LEFT].tolist()[2] == [1, 0, 1, 1, 0]
     for plane, (x, y) in ((4, (2, 4)), (5, (0, 0)), (6, (0, 0)), (7, (4, 0))):
-        assert [tuple(reversed(place)) for place in np.argwhere(seen[plane]).tolist()] == [(x, y)]
+        assert [tuple(reversed(place)) for place in np.argwhere(observation[plane]).tolist()] == [(x, y)]
 
 
 def test_stops() -> None:
-    seen, _ = RicochetEnv(size=5, robots=2, observation="stops").reset(seed=1, options={"puzzles": puzzle(OPEN)})
-    assert seen.shape == (16, 5, 5)
-    marks = [tuple(reversed(np.argwhere(plane)[0].tolist())) for plane in seen[8:]]
+    observation, _ = RicochetEnv(size=5, robots=2, observation="stops").reset(seed=1, options={"puzzles": puzzle(OPEN)})
+    assert observation.shape == (16, 5, 5)
+    marks = [tuple(reversed(np.argwhere(plane)[0].tolist())) for plane in observation[8:]]
     assert marks == [(0, 0), (3, 0), (0, 4), (0, 0), (4, 0), (4, 0), (4, 4), (1, 0)]
 
 
 def test_symbolic() -> None:
-    seen, _ = RicochetEnv(size=5, robots=2, observation="symbolic").reset(seed=1, options={"puzzles": puzzle(OPEN)})
-    assert seen.tolist() == [0.5, 1, 1, 0, 0, 0, 1, 0, 0, 0.75, 1, 0, 0, 0, 1, 0.75]
+    observation, _ = RicochetEnv(size=5, robots=2, observation="symbolic").reset(
+        seed=1, options={"puzzles": puzzle(OPEN)}
+    )
+    assert observation.tolist() == [0.5, 1, 1, 0, 0, 0, 1, 0, 0, 0.75, 1, 0, 0, 0, 1, 0.75]
 
 
 def test_solutions_by_hand() -> None:
     assert solve(puzzle(WALLED)) == Solution(4, 1, (B + UP, B + RIGHT, B + DOWN, B + LEFT))
-    # Without B's help A can never stop at the goal.
+    # Without B, A can never stop at the goal.
     found = solve(puzzle(OPEN))
     assert found is not None
     assert found.moved == 2
@@ -178,8 +180,8 @@ def test_solutions_by_hand() -> None:
     assert solve(puzzle(OPEN.replace("B", "."))) is None
 
 
-def test_a_search_does_not_take_the_traces_of_an_old_one_for_its_own() -> None:
-    """The number that tells them apart is short; when it begins again, the traces are wiped."""
+def test_search_ignores_table_entries_of_old_searches() -> None:
+    """The search number has few bits; when it starts again at 0, the table is cleared."""
     state, search = puzzle(WALLED).state(), new_search()
     find_stops(6, state.walls, state.stops, 0)
     search.number[0], search.table[:] = LAST_NUMBER, 1

@@ -31,7 +31,7 @@ def assert_equal(a: Played, b: Played) -> None:
 
 
 @pytest.mark.parametrize("mode", [AutoresetMode.SAME_STEP, AutoresetMode.NEXT_STEP])
-def test_same_as_gymnasiums_vector_of_single_games(mode: AutoresetMode) -> None:
+def test_matches_gymnasiums_vector_of_single_games(mode: AutoresetMode) -> None:
     ours = SnakeVectorEnv(4, board=6, features="flood", autoreset_mode=mode)
     theirs = SyncVectorEnv([lambda: SnakeEnv(board=6, features="flood")] * 4, autoreset_mode=mode)
     np.testing.assert_array_equal(ours.reset(seed=5)[0], theirs.reset(seed=5)[0])
@@ -63,21 +63,21 @@ def assert_equal_at_the_end(info: dict[str, Any], peer: dict[str, Any], over: np
         np.testing.assert_array_equal(info["final_info"][f"_{name}"], over)
 
 
-def test_final_observations_are_the_true_next_ones_of_all_games() -> None:
+def test_final_observations_are_the_next_observations_of_all_games() -> None:
     env = SnakeVectorEnv(64)
     env.reset(seed=1)
-    seen = 0
+    checked = 0
     for actions in random_actions(40, 64):
         observations, _, terminated, truncated, info = env.step(actions)
         if "final_obs" in info:
             going_on = ~(terminated | truncated)
             np.testing.assert_array_equal(info["final_obs"][going_on], observations[going_on])
-            seen += 1
-    assert seen > 5
+            checked += 1
+    assert checked > 5
 
 
 @pytest.mark.parametrize("features", FEATURES)
-def test_what_was_handed_out_stays_as_it_is(features: str) -> None:
+def test_returned_arrays_are_not_overwritten(features: str) -> None:
     env = SnakeVectorEnv(8, features=features)
     first, info = env.reset(seed=1)
     kept = [first, info["score"], info["length"], info["steps"], info["_score"]]
@@ -97,7 +97,7 @@ def play_on(env: SnakeVectorEnv, steps: int, seed: int = 0) -> list[Played]:
     return [env.step(actions) for actions in random_actions(steps, env.num_envs, seed)]
 
 
-def test_a_game_does_not_depend_on_how_many_there_are() -> None:
+def test_game_does_not_depend_on_number_of_games() -> None:
     many, few = SnakeVectorEnv(100, features="enhanced"), SnakeVectorEnv(3, features="enhanced")
     np.testing.assert_array_equal(many.reset(seed=10)[0][40:43], few.reset(seed=50)[0])
     for actions in random_actions(100, 100):
@@ -107,7 +107,7 @@ def test_a_game_does_not_depend_on_how_many_there_are() -> None:
 
 
 @pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_nothing(threads: int) -> None:
+def test_results_do_not_depend_on_threads(threads: int) -> None:
     one, several = SnakeVectorEnv(10, features="enhanced"), SnakeVectorEnv(10, features="enhanced", threads=threads)
     np.testing.assert_array_equal(one.reset(seed=4)[0], several.reset(seed=4)[0])
     for a, b in zip(play_on(one, 60), play_on(several, 60), strict=True):
@@ -139,7 +139,7 @@ def test_without_a_seed_two_environments_differ() -> None:
 
 
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_restored_games_go_on_exactly(mode: AutoresetMode) -> None:
+def test_restored_games_continue_identically(mode: AutoresetMode) -> None:
     env = SnakeVectorEnv(16, features="enhanced", board=7, autoreset_mode=mode)
     env.reset(seed=2)
     steps = 4 if mode is AutoresetMode.DISABLED else 50
@@ -170,7 +170,7 @@ def test_state_is_a_copy() -> None:
         np.testing.assert_array_equal(array, before[name])
 
 
-def test_disabled_autoreset_waits_for_a_reset() -> None:
+def test_disabled_autoreset_requires_a_reset() -> None:
     env = SnakeVectorEnv(2, board=5, autoreset_mode="Disabled")
     env.reset(seed=1)
     for _ in range(2):
@@ -205,7 +205,7 @@ def test_disabled_autoreset_waits_for_a_reset() -> None:
         ({"autoreset_mode": "Never"}, "autoreset_mode is 'Never': give one of NextStep, SameStep, Disabled"),
     ],
 )
-def test_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(HotloopError, match=message.replace("(", r"\(")):
         SnakeVectorEnv(**options)
 
@@ -220,7 +220,7 @@ def test_wrong_options(options: dict[str, Any], message: str) -> None:
     ],
 )
 @pytest.mark.parametrize("threads", [1, 2])
-def test_wrong_actions_leave_the_games_as_they_are(actions: list[Any], message: str, threads: int) -> None:
+def test_invalid_actions_do_not_change_the_games(actions: list[Any], message: str, threads: int) -> None:
     env = SnakeVectorEnv(3, threads=threads)
     env.reset(seed=1)
     before = env.get_state()
@@ -231,7 +231,7 @@ def test_wrong_actions_leave_the_games_as_they_are(actions: list[Any], message: 
     env.close()
 
 
-def test_other_mistakes() -> None:
+def test_other_invalid_calls() -> None:
     env = SnakeVectorEnv(3)
     with pytest.raises(HotloopError, match="call reset first"):
         env.step(np.zeros(3, np.int64))
@@ -269,8 +269,8 @@ def test_make_and_make_vec() -> None:
     assert vector.action_space.sample().shape == (5,)
 
 
-def test_found_by_its_module_and_loaded_late() -> None:
-    """Gymnasium imports what stands before the colon; registering alone loads neither numba nor torch."""
+def test_make_by_module_name_and_lazy_imports() -> None:
+    """Gymnasium imports the module before the colon; registering alone loads neither numba nor torch."""
     program = (
         "import sys, gymnasium, hotloop.training.envs;"
         "assert 'numba' not in sys.modules and 'torch' not in sys.modules;"

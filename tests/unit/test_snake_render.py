@@ -18,14 +18,7 @@ CORNER = Picture(5, cells((2, 1), (2, 2), (1, 2), (0, 2)), UP, *cells((4, 3)), s
 
 
 def test_text() -> None:
-    assert write(CORNER) == (
-        ". . . . .\n"
-        ". . ^ . .\n"
-        "o o o . .\n"
-        ". . . . *\n"
-        ". . . . .\n"
-        "score 1  step 17"
-    )  # fmt: skip
+    assert write(CORNER) == (". . . . .\n. . ^ . .\no o o . .\n. . . . *\n. . . . .\nscore 1  step 17")
 
 
 def test_text_without_food() -> None:
@@ -40,7 +33,7 @@ def test_pixels() -> None:
     assert pixels[142, 182].tolist() == list(FOOD_COLOUR)
     assert pixels[20, 20].tolist() == GROUND[0].astype(int).tolist()
     assert pixels[20, 60].tolist() == GROUND[1].astype(int).tolist()
-    # The joint between two cells of the body is covered, the corner outside of the bend is not.
+    # The joint between two body cells is covered; the corner outside the bend is not.
     assert pixels[100, 80, 1] > 90
     assert pixels[118, 118].tolist() == GROUND[0].astype(int).tolist()
 

@@ -1,4 +1,4 @@
-"""Positions made by hand: moves, rewards, and every way an episode can end."""
+"""Moves, rewards and every cause of an episode's end, in hand-made positions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STRAIGHT, TURN_LEFT, TURN_RIGHT = 0, 1, 2
 
 
 def at(body: list[Cell], heading: int, food: Cell | None, steps: int = 0, **options: Any) -> SnakeVectorEnv:
-    """One game in a given position, on a board of 5 if nothing else is said."""
+    """Make one game in a given position, by default on a board of 5."""
     options = {"board": 5} | options
     env = SnakeVectorEnv(1, **options)
     env.set_state(pack(SnakeConfig(**options), [Game(body, heading, food, steps, random=7)]))
@@ -85,31 +85,31 @@ def test_wall() -> None:
 
 
 def test_self() -> None:
-    # Heading up at (2, 2) with the body to its left; the way right is free.
+    # Heading up at (2, 2) with the body to its left; the cell to the right is free.
     env = at([(2, 2), (2, 3), (1, 3), (1, 2), (1, 1), (0, 1)], UP, (4, 4))
     assert play(env, TURN_LEFT) == (-10.0, True, False, "self", 6)
 
 
 @pytest.mark.parametrize("action", [STRAIGHT, TURN_LEFT, TURN_RIGHT])
-def test_entrapment_is_death_when_no_way_was_left(action: int) -> None:
+def test_entrapment_is_death_without_a_safe_direction(action: int) -> None:
     # The head in the corner (0, 0), heading up: walls ahead and to its left, its body to its right.
     env = at([(0, 0), (0, 1), (1, 1), (1, 0), (2, 0)], UP, (4, 4))
     assert play(env, action) == (-10.0, True, False, "entrapment", 5)
 
 
-def test_tail_kills_unless_it_is_free() -> None:
+def test_tail_is_fatal_unless_free() -> None:
     square = [(2, 2), (2, 3), (1, 3), (1, 2)]
     assert play(at(square, UP, (4, 4)), TURN_LEFT)[1:4] == (True, False, "self")
     env = at(square, UP, (4, 4), tail_free=True)
     assert play(env, TURN_LEFT)[1:4] == (False, False, None)
     assert body_of(env) == [(1, 2), (2, 2), (2, 3), (1, 3)]
-    # The ring of bits has kept the cell that was left and entered in one step.
+    # The bit rows still contain the cell that was left and entered in one step.
     assert play(env, TURN_LEFT)[3] is None
     assert env.get_state()["rows"][0].tolist() == [0, 0, 0b110, 0b110, 0]
 
 
 def snake_over_all_but_last() -> list[Cell]:
-    """A boustrophedon over a board of 5 whose head is one step from the last cell, (4, 4)."""
+    """Make a snake that fills a board of 5 row by row, with its head one step from the last cell, (4, 4)."""
     path = [(x if y % 2 == 0 else 4 - x, y) for y in range(5) for x in range(5)]
     return path[-2::-1]
 
@@ -125,7 +125,7 @@ def test_full_board_is_won() -> None:
     assert observations[0, :3].tolist() == [0, 0, 0]
 
 
-def test_win_in_the_last_step_is_no_timeout() -> None:
+def test_win_in_the_last_step_is_not_a_timeout() -> None:
     env = at(snake_over_all_but_last(), RIGHT, (4, 4), steps=999)
     assert play(env, STRAIGHT) == (10.0, True, False, "win", 25)
 
@@ -138,7 +138,7 @@ def test_timeout_is_truncated() -> None:
     assert reward == np.float32(-0.01 + 0.5 / 5 - 5)
 
 
-def test_death_in_the_last_step_is_no_timeout() -> None:
+def test_death_in_the_last_step_is_not_a_timeout() -> None:
     env = at([(4, 2), (3, 2), (2, 2)], RIGHT, (0, 0), steps=999)
     assert play(env, STRAIGHT) == (-10.0, True, False, "wall", 3)
 
