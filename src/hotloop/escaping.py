@@ -1,8 +1,8 @@
-r"""Text that came from a user's program, made safe for where it is written: a terminal, JSON, CSV, XML.
+r"""Escapes text from a user's program for a terminal, JSON, CSV or XML.
 
-A span name may hold a terminal escape sequence, a bidirectional override, half a surrogate pair or a spreadsheet
-formula. Characters that cannot be seen are written as `\x1b`, `\u202e` or `\U000e0001`, and a backslash before
-something that looks like such an escape is doubled: what a reader sees is exactly one text.
+A span name may contain a terminal escape sequence, a bidirectional override, half a surrogate pair or a spreadsheet
+formula. Invisible characters are written as `\x1b`, `\u202e` or `\U000e0001`. A backslash before something that looks
+like such an escape is doubled, so the escaping is unambiguous.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from functools import lru_cache
 from typing import Any
 
 JOINERS = "\u200c\u200d"
-"""Not printable alone, but emoji and Persian are spelt with them, and they hide nothing."""
+"""Not printable by themselves, but harmless, and needed in emoji and Persian text."""
 LOOKS_ESCAPED = r"x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8}"
 FORMULA = re.compile(r"'*\n*[=+\-@\uff1d\uff0b\uff0d\uff20]")
-"""How a cell begins that a spreadsheet computes (in full width, too), or one that was quoted for that."""
+"""Start of a cell that a spreadsheet evaluates (full-width characters included), or of one already quoted for that."""
 
 
 def printable(text: str) -> str:
-    """Return a text as one line that only shows itself: for terminals, log lines and plain files."""
+    """Return a text as one line without control characters, for terminals, log lines and plain files."""
     if text.isprintable() and "\\" not in text:
         return text
     return _pattern("".join(_unprintable(text))).sub(_escape_match, text)
 
 
 def printable_lines(text: str) -> str:
-    """Return `printable` text whose line breaks stay, for texts that hotloop itself lays out in lines."""
+    """Return `printable` text that keeps its line breaks, for text that hotloop itself breaks into lines."""
     return "\n".join(map(printable, text.split("\n")))
 
 
 def csv_cell(text: str) -> str:
-    """Return text that no spreadsheet takes for a formula: such a cell begins with `'`. Line breaks stay, quoted."""
+    """Return text for a CSV cell. One that a spreadsheet would evaluate is prefixed with `'`. Line breaks are kept."""
     shown = printable_lines(text)
     return f"'{shown}" if FORMULA.match(shown) else shown
 
@@ -45,14 +45,14 @@ def markup(text: str) -> str:
 
 
 def json_text(content: Any, *, compact: bool = False, default: Callable[[Any], Any] | None = None) -> str:
-    """Return JSON that any parser accepts and any terminal may show.
+    """Return JSON that every parser accepts and that is safe to print in a terminal.
 
-    A number that JSON does not have (NaN, infinity) is null, half of a surrogate pair the text of its escape.
+    NaN and infinity become null. Half of a surrogate pair becomes the text of its escape.
 
     Args:
-        content: What to write.
-        compact: Without line breaks and spaces; else indented.
-        default: Turns what JSON does not have into what it has.
+        content: The data.
+        compact: Omit line breaks and spaces; otherwise indent.
+        default: Converts objects that JSON cannot represent.
     """
     shape: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
     try:
@@ -60,7 +60,7 @@ def json_text(content: Any, *, compact: bool = False, default: Callable[[Any], A
     except ValueError:
         finite = json.loads(json.dumps(content, default=default), parse_constant=lambda _: None)
         text = json.dumps(finite, ensure_ascii=False, allow_nan=False, **shape)
-    # Outside of strings there are only ASCII characters, and line breaks of the layout.
+    # Outside strings, JSON has only ASCII characters and line breaks.
     return text.translate({ord(char): _json_escape(char) for char in _unprintable(text) if char != "\n"})
 
 
@@ -89,6 +89,6 @@ def _escape(char: str) -> str:
 
 def _json_escape(char: str) -> str:
     if 0xD800 <= ord(char) < 0xE000:
-        # Strict parsers reject the whole document for half of a pair, also where it is escaped.
+        # Strict parsers reject half of a surrogate pair even if it is escaped.
         return "\\" + _escape(char)
     return json.dumps(char)[1:-1]

@@ -1,6 +1,6 @@
-"""Files that a full disk, a lost directory or a kill leaves as they were, never half-written.
+"""Writes files atomically: a full disk, a missing directory or a kill never leaves one half-written.
 
-And files of others: read only if they are regular ones, and no more of them than a limit.
+Reads files that others wrote: regular files only, and never more bytes than a limit.
 """
 
 from __future__ import annotations
@@ -94,10 +94,10 @@ def _require_regular(status: os.stat_result) -> None:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file under a passing name and rename it.
+    """Write a file under a temporary name, then rename it.
 
     Raises:
-        OSError: It could not be written. What was there before is still there.
+        OSError: It could not be written. An existing file is unchanged.
     """
     with replacing(path) as temporary:
         temporary.write_bytes(data)
@@ -105,12 +105,12 @@ def write_whole(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a passing name to write a file under; it takes the place of `path` if no error is raised."""
+    """Yield a temporary path to write to; it replaces `path` if no error is raised."""
     path = resolved(path)
     if path.exists() and not path.is_file():
-        yield path  # a device or a pipe has no place to take
+        yield path  # a device or a pipe cannot be replaced
         return
-    # The ending stays, for a writer may go by it.
+    # Keep the suffix: a writer may choose the format by it.
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         yield temporary
@@ -120,14 +120,14 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def make_private(folder: Path) -> None:
-    """Make a folder that only its owner may enter. One that is there stays as it is."""
-    # What is above it is the user's: it follows their umask.
+    """Create a folder that only its owner may enter. An existing folder is left unchanged."""
+    # Parent folders belong to the user and follow their umask.
     folder.parent.mkdir(parents=True, exist_ok=True)
     folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file that only its owner may read: for the `opener` of `open`."""
+    """Open a file that only its owner may read; use as `opener` of `open`."""
     return os.open(path, flags, 0o600)
 
 
@@ -146,10 +146,10 @@ def silence(stream: TextIO) -> None:
 
 
 class Appender:
-    """A file to which pieces are appended, each completely or not at all.
+    """A file to which data is appended, each piece completely or not at all.
 
     Args:
-        path: The file; what it held is lost.
+        path: The file. An existing one is truncated.
     """
 
     def __init__(self, path: Path) -> None:
@@ -160,7 +160,7 @@ class Appender:
         """Append a piece.
 
         Raises:
-            OSError: It could not be written; the file ends where it did before.
+            OSError: It could not be written. The file is unchanged.
         """
         left = memoryview(data)
         try:

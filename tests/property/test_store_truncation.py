@@ -149,7 +149,7 @@ def test_the_whole_run_is_what_was_scripted():
 
 @given(st.binary(max_size=300), st.sampled_from(FILES))
 @settings(max_examples=60, deadline=None)
-def test_a_file_of_something_else_never_makes_a_traceback(content, name):
+def test_a_file_with_other_content_never_causes_a_traceback(content, name):
     cut = a_run() / "foreign"
     shutil.copytree(a_run() / "whole", cut)
     try:
@@ -164,7 +164,7 @@ def test_a_file_of_something_else_never_makes_a_traceback(content, name):
 
 @pytest.mark.parametrize("source", TABLES)
 @pytest.mark.parametrize("target", TABLES)
-def test_one_table_in_place_of_another_never_makes_a_traceback(source, target):
+def test_a_table_in_place_of_another_never_causes_a_traceback(source, target):
     cut = a_run() / "other"
     shutil.copytree(a_run() / "whole", cut)
     try:

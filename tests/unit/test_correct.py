@@ -11,7 +11,7 @@ def by_id(entries: list[Entry]) -> dict[int, Entry]:
     return {entry.id: entry for entry in entries}
 
 
-def test_half_of_a_spans_cost_is_its_own_and_half_its_parents():
+def test_half_of_a_spans_overhead_is_in_its_own_time_and_half_in_its_parents():
     tree = [Entry(0, -1, "root", 0, 0, 10_000, 4_000), Entry(1, 0, "span", 1, 10, 6_000, 6_000)]
     found, taken = corrected(tree, {}, Costs(50.0, 50.0, {}))
     assert taken == 1000
@@ -20,7 +20,7 @@ def test_half_of_a_spans_cost_is_its_own_and_half_its_parents():
     assert by_id(found)[0].self_ns == 3_500
 
 
-def test_a_spans_cost_is_in_all_that_contain_it():
+def test_overhead_of_a_span_is_subtracted_from_all_its_ancestors():
     tree = [
         Entry(0, -1, "root", 0, 0, 11_000, 1_000),
         Entry(1, 0, "span", 1, 1, 10_000, 2_000),
@@ -32,13 +32,13 @@ def test_a_spans_cost_is_in_all_that_contain_it():
     assert by_id(found)[0].total_ns == 11_000 - 2_020
 
 
-def test_wrappers_are_paid_for_calls_that_were_only_counted_too():
+def test_wrapper_overhead_is_subtracted_for_counted_calls_as_well():
     tree = [Entry(0, -1, "root", 0, 0, 10_000, 9_000), Entry(1, 0, "span", 1, 10, 1_000, 1_000)]
     _, taken = corrected(tree, {1: 4.0}, Costs(0.0, 0.0, {1: 5.0}))
     assert taken == 10 * 4 * 5
 
 
-def test_what_a_wrapper_takes_within_a_call_is_the_calls_own_and_that_of_all_around_it():
+def test_wrapper_overhead_within_a_call_is_subtracted_from_it_and_its_ancestors():
     tree = [
         Entry(0, -1, "root", 0, 0, 10_000, 1_000),
         Entry(1, 0, "span", 1, 10, 9_000, 3_000),
@@ -63,7 +63,7 @@ def test_thinned_spans_are_scaled_up_at_the_expense_of_what_is_around_them():
     assert 3 not in by_id(found)
 
 
-def test_scaling_up_stops_at_what_contains_it():
+def test_a_scaled_span_is_never_longer_than_its_parent():
     tree = [Entry(0, -1, "root", 0, 0, 1_000, 200), Entry(1, 0, "span", 1, 4, 800, 800)]
     found, _ = corrected(tree, {1: 3.0}, Costs(0.0, 0.0, {}))
     assert by_id(found)[1].total_ns == 1_000
@@ -77,7 +77,7 @@ def test_calls_and_their_time_may_be_scaled_by_different_factors():
     assert by_id(found)[0].self_ns == 7_000
 
 
-def test_scaling_up_leaves_gaps_what_they_are_known_to_have_had():
+def test_scaling_up_keeps_the_known_time_of_gaps():
     tree = [
         Entry(0, -1, "root", 0, 0, 10_000, 0),
         Entry(1, 0, "span", 1, 10, 4_000, 4_000),

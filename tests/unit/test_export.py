@@ -69,7 +69,7 @@ def read(folder: Path, table: str):
     return csv.read_csv(folder / f"{table}.csv").to_pylist()
 
 
-def test_single_calls_are_where_and_as_long_as_they_were(scripted, tmp_path):
+def test_single_calls_have_their_start_and_duration(scripted, tmp_path):
     export(scripted, "perfetto", tmp_path / "t.json")
     events = check_trace_events(tmp_path / "t.json")
     assert slices(events, "MainThread") == [
@@ -114,7 +114,7 @@ def test_windows_are_drawn_from_corrected_times(scripted, tmp_path):
     assert step.end_ns - step.start_ns == pytest.approx(1000 * MS * 125 / 875, abs=2)
 
 
-def test_start_up_is_drawn_too_and_does_not_count_for_the_loop(tmp_path, monkeypatch):
+def test_start_up_is_drawn_but_not_part_of_the_loop(tmp_path, monkeypatch):
     with scripted_run(tmp_path / "run", monkeypatch) as going:
         going.during("replay.sample", 500 * MS)
         going.during("env.step", 600 * MS + 7, "env_steps")
@@ -146,14 +146,14 @@ def test_counters_are_rates_by_window_and_memory(written, tmp_path):
     assert not [e for e in counters if "GPU" in e["name"]], "there is none"
 
 
-def test_a_compressed_timeline_holds_the_same(scripted, tmp_path):
+def test_a_compressed_timeline_has_the_same_content(scripted, tmp_path):
     export(scripted, "chrome", tmp_path / "t.json.gz")
     export(scripted, "perfetto", tmp_path / "t.json")
     assert check_trace_events(tmp_path / "t.json.gz") == check_trace_events(tmp_path / "t.json")
     assert (tmp_path / "t.json.gz").stat().st_size < (tmp_path / "t.json").stat().st_size
 
 
-def test_speedscope_has_a_profile_a_thread_with_stacks_and_spans(written, tmp_path):
+def test_speedscope_has_one_profile_per_thread_with_stacks_and_spans(written, tmp_path):
     export(written, "speedscope", tmp_path / "s.json")
     content = check_speedscope(tmp_path / "s.json")
     names = [each["name"] for each in content["shared"]["frames"]]
@@ -221,11 +221,11 @@ def test_tensorboard_curves(written, tmp_path):
     assert [each.wall_time for each in found.Scalars("phases/env")] == [begun + 3, begun + 4]
 
 
-def test_unix_time_is_what_the_process_noted_at_its_start(scripted):
+def test_unix_time_comes_from_the_start_of_the_process(scripted):
     assert wall_clock_offset_ns(scripted) == 1 - START_NS
 
 
-def test_default_names_are_the_runs(written):
+def test_default_names_come_from_the_run(written):
     assert {
         to: str(default_path(written, to)) for to in ("perfetto", "chrome", "speedscope", "csv", "tensorboard")
     } == {
@@ -238,7 +238,7 @@ def test_default_names_are_the_runs(written):
 
 
 @pytest.mark.parametrize("to", ["perfetto", "csv"])
-def test_what_is_there_is_replaced_only_by_force(written, tmp_path, to):
+def test_an_existing_export_is_replaced_only_with_force(written, tmp_path, to):
     target = tmp_path / "there"
     export(written, to, target)
     if to == "csv":
@@ -257,7 +257,7 @@ def test_what_is_there_is_replaced_only_by_force(written, tmp_path, to):
     assert [path.name for path in tmp_path.iterdir()] == ["there"], "nothing passing is left"
 
 
-def test_a_wrong_place_or_format_is_told(written, tmp_path):
+def test_a_wrong_path_or_format_is_an_error(written, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(HotloopError, match="is a file, the export needs a folder"):
         export(written, "csv", tmp_path / "file", force=True)
@@ -269,7 +269,7 @@ def test_a_wrong_place_or_format_is_told(written, tmp_path):
         export(written, "pdf", tmp_path / "x")
 
 
-def test_a_writer_that_fails_leaves_what_was_there(written, tmp_path, monkeypatch):
+def test_a_failed_export_keeps_the_existing_file(written, tmp_path, monkeypatch):
     (tmp_path / "s.json").write_text("old")
 
     def broken(report, trace, path):

@@ -96,7 +96,7 @@ def test_the_report_as_text_and_on_a_terminal(name):
 
 
 @names
-def test_the_picture_of_the_report_is_xml(name, tmp_path):
+def test_the_svg_report_is_valid_xml(name, tmp_path):
     text.write(report_of(name), tmp_path / "r.svg")
     picture = ElementTree.parse(tmp_path / "r.svg")
     assert not [each for each in picture.iter() if "onload" in each.attrib]

@@ -30,7 +30,7 @@ def change(path, **values) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_nothing_there_no_run_and_a_newer_format(tmp_path, run):
+def test_missing_runs_other_folders_and_newer_formats_are_errors(tmp_path, run):
     with pytest.raises(RunNotFound, match="no run at"):
         load(tmp_path / "absent")
     (tmp_path / "other").mkdir()
@@ -59,7 +59,7 @@ def test_a_run_without_windows_holds_no_measurement(run):
         load(run)
 
 
-def test_a_process_folder_that_is_not_ours_is_left_out(run):
+def test_an_invalid_process_folder_is_skipped(run):
     (run / "theirs").mkdir()
     (run / "theirs" / "process.json").write_text('{"name": "somebody"}')
     (run / "broken").mkdir()
@@ -69,7 +69,7 @@ def test_a_process_folder_that_is_not_ours_is_left_out(run):
     assert trace.main.counts["env_steps"] == 4
 
 
-def test_a_window_that_is_complete_and_whose_tail_is_still_there_counts_once(run):
+def test_a_window_in_both_stream_and_tail_counts_once(run):
     before = load(run)
     for table in ("windows", "counters", "memory", "spans"):
         # What a kill between the two leaves behind.
@@ -79,7 +79,7 @@ def test_a_window_that_is_complete_and_whose_tail_is_still_there_counts_once(run
     assert after.thread.wall_ns == before.thread.wall_ns
 
 
-def test_what_happens_in_an_evaluation_is_no_training(tmp_path, monkeypatch):
+def test_evaluation_does_not_count_as_training(tmp_path, monkeypatch):
     with scripted_run(tmp_path / "run", monkeypatch) as going:
         for _ in range(4):
             going.during("env.step", 100 * MS, "env_steps")
@@ -105,7 +105,7 @@ def test_a_program_that_only_evaluates_has_its_steps_counted(tmp_path, monkeypat
     assert load(tmp_path / "run").main.counts["env_steps"] == 3
 
 
-def test_a_recorder_that_failed_is_told_and_the_script_ended_as_it_did(run):
+def test_a_failed_recorder_is_reported_and_the_state_is_the_scripts(run):
     change(run / "run.json", state="finished", recorder_failed="OSError: no space")
     trace = load(run)
     assert trace.state == "finished"
@@ -120,7 +120,7 @@ def test_names_times_and_counts_of_the_process(run):
     assert main.overhead.span_ns == 0
 
 
-def test_a_process_with_a_clock_of_its_own_is_brought_onto_the_main_ones(run):
+def test_a_process_with_its_own_clock_is_converted_to_the_main_clock(run):
     """Its clock began 5 s later than the main process's; both noted the wall clock beside their own."""
     shutil.copytree(run / "process", run / "worker")
     behind = 5_000 * MS
@@ -139,7 +139,7 @@ def test_a_process_with_a_clock_of_its_own_is_brought_onto_the_main_ones(run):
     assert worker.counts["env_steps"] == 4
 
 
-def test_a_loop_of_a_worker_that_is_short_and_lies_at_the_edge_of_a_window_is_read(run):
+def test_a_short_worker_loop_at_the_edge_of_a_window_is_read(run):
     """The main process makes no steps, and its one window reaches far beyond the worker's last one."""
     shutil.copytree(run / "process", run / "worker")
     change(run / "worker" / "process.json", main=False, pid=77)
@@ -155,7 +155,7 @@ def test_a_loop_of_a_worker_that_is_short_and_lies_at_the_edge_of_a_window_is_re
 
 
 @pytest.mark.parametrize(("share", "told"), [(0.2, ["0.6 s of the loop"]), (0.05, [])])
-def test_a_main_thread_without_a_core_is_told(tmp_path, monkeypatch, share, told):
+def test_a_main_thread_without_a_core_is_reported(tmp_path, monkeypatch, share, told):
     # Four windows, of which the loop takes three.
     waited = [7 * MS]
     monkeypatch.setattr(vitals, "starved_ns", lambda: waited[0])

@@ -67,13 +67,13 @@ def table_of(path: Path) -> pa.Table:
     return pa.ipc.open_stream(path.read_bytes()).read_all()
 
 
-def test_a_sound_run_is_complete(run):
+def test_an_undamaged_run_is_complete(run):
     trace = load(run)
     assert (trace.missing, trace.why_incomplete) == ((), ())
 
 
 @pytest.mark.parametrize("offset", [-1, 1_000_000, 2**31 - 1, -(2**31)])
-def test_lists_that_point_outside_of_their_values_are_not_followed(run, offset):
+def test_list_offsets_out_of_bounds_are_rejected(run, offset):
     path = run / "process" / "totals.arrow"
     table = table_of(path).combine_chunks()
     offsets = np.array(table.column("buckets").chunk(0).offsets.to_pylist(), np.int32)
@@ -111,7 +111,7 @@ def test_missing_values_and_double_columns_are_refused(run):
         load(run)
 
 
-def test_a_column_whose_name_is_no_text_is_refused(run):
+def test_a_column_name_that_is_not_utf8_is_refused(run):
     path = run / "process" / "windows.arrows"
     path.write_bytes(path.read_bytes().replace(b"self_ns", b"\x80elf_ns", 1))
     found = stream_store.read_file(run / "process", "windows")
@@ -134,7 +134,7 @@ def test_a_small_file_with_many_rows_is_not_unpacked(run):
     assert "more than" in found.damage
 
 
-def test_a_buffer_that_says_it_is_huge_is_not_allocated(run):
+def test_a_buffer_that_declares_a_huge_size_is_not_allocated(run):
     path = run / "process" / "windows.arrows"
     data = path.read_bytes()
     sizes = {len(table_of(path)) * field.type.bit_width // 8 for field in stream_store.SCHEMAS["windows"]}
@@ -201,7 +201,7 @@ HOSTILE = [None, 10**30, -1, 1.5, "", [], {}, "x", True]
         ("process/state.json", "process"),
     ],
 )  # fmt: skip
-def test_wrong_json_values_are_one_line_or_a_report(run, tmp_path, file, key, value):
+def test_wrong_json_values_give_a_one_line_error_or_a_report(run, tmp_path, file, key, value):
     change(run / file, **{key: value})
     try:
         trace = load(run)
@@ -256,7 +256,7 @@ def test_names_are_used_up_to_the_first_that_is_wrong(run, kind, values, problem
     assert problem in missing
 
 
-def test_a_node_that_is_its_own_parent_ends_no_walk(run):
+def test_a_node_that_is_its_own_parent_causes_no_endless_loop(run):
     path = run / "process" / "names.jsonl"
     entries = [json.loads(line) for line in path.read_text().splitlines()]
     number = max(entry["id"] for entry in entries if entry["is"] == "node")
@@ -267,7 +267,7 @@ def test_a_node_that_is_its_own_parent_ends_no_walk(run):
 @pytest.mark.parametrize("name", ["run.json", "process/process.json", "process/state.json", "process/names.jsonl",
                                   "process/windows.arrows", "process/totals.arrow"])  # fmt: skip
 @pytest.mark.parametrize("kind", ["fifo", "socket", "folder", "device", "loop", "huge"])
-def test_what_is_no_regular_file_does_not_block(run, monkeypatch, name, kind):
+def test_files_that_are_not_regular_do_not_block(run, monkeypatch, name, kind):
     path = run / name
     path.unlink(missing_ok=True)
     if kind == "fifo":

@@ -99,7 +99,7 @@ def test_a_trace_shows_itself_as_html_and_as_one_line(tmp_path, monkeypatch):
     assert repr(trace) == f"<Trace {str(tmp_path / 'run')!r}, finished, 1.5 s, 1 process(es)>"
 
 
-def test_ipython_takes_the_html(trace):
+def test_ipython_displays_the_html(trace):
     """With IPython's own formatter; without it, by what that calls."""
     formatters = pytest.importorskip(
         "IPython.core.formatters", reason="IPython is not installed: only _repr_html_ itself is tested"
@@ -110,7 +110,7 @@ def test_ipython_takes_the_html(trace):
     assert data["text/plain"] == repr(trace)
 
 
-def test_where_nobody_knows_how_it_is_shown_as_text(trace, monkeypatch):
+def test_without_a_registered_renderer_a_trace_is_shown_as_text(trace, monkeypatch):
     monkeypatch.setattr(display, "_display", display._Display())
     assert trace._repr_html_() is None
 

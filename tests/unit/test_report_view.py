@@ -110,7 +110,7 @@ def test_detailed_has_tree_lines_and_windows(trace):
     assert sum(window["counts"]["env_steps"] for window in content["windows"]) == 800
 
 
-def test_tree_folds_small_branches_into_one_row(trace):
+def test_small_branches_of_the_tree_share_a_row(trace):
     rows = view.build(trace, []).tree
     assert [row.name for row in rows if row.depth == 0] == [
         "DQN.train", "(DQN.train → ·)", "5 smaller", "unattributed",
@@ -137,12 +137,12 @@ def test_text_shows_phases_tree_findings_and_warnings(trace):
     assert "No known cause" not in shown
 
 
-def test_a_clean_loop_is_told_so(trace):
+def test_without_findings_the_hottest_lines_are_shown(trace):
     shown = text.as_text(view.build(trace, []))
     assert "No known cause found. The hottest lines are:" in shown and "dqn.py:12" in shown
 
 
-def test_a_loop_without_steps_is_not_called_well_written():
+def test_a_loop_without_steps_gets_a_question_instead_of_praise():
     shown = text.as_text(view.build(make_trace([place("a", Phase.OTHER, 1.0)]), []))
     assert "no environment steps either" in shown
     assert "none of the causes" not in shown
@@ -170,7 +170,7 @@ def test_an_empty_run_is_reported_in_every_form(tmp_path):
     assert "no environment step" in progress_summary.periodic(trace)
 
 
-def test_charts_are_a_png_of_six(tmp_path, trace):
+def test_charts_are_written_as_png(tmp_path, trace):
     from PIL import Image
 
     file = tmp_path / "charts.png"
@@ -196,7 +196,7 @@ def test_periodic_summary_is_five_to_eight_lines(trace):
     assert "memory" in lines[-1]
 
 
-def test_every_phase_has_a_colour_of_its_own():
+def test_every_phase_has_a_unique_colour():
     assert set(palette.PHASE_COLOURS) == {*Phase, UNATTRIBUTED}
     assert len(set(palette.PHASE_COLOURS.values())) == len(palette.PHASE_COLOURS)
     assert set(palette.GROUP_ORDER) == set(GROUPS.values())
@@ -235,11 +235,11 @@ def test_durations_in_sentences(ns, shown):
         ([0.125] * 8, [13, 13, 13, 13, 12, 12, 12, 12]),
     ],
 )
-def test_whole_percents_sum_to_what_the_shares_sum_to(shares, shown):
+def test_whole_percents_keep_the_sum_of_the_shares(shares, shown):
     assert numbers.percents(shares) == shown
 
 
-def test_a_resumed_run_is_reported_with_its_part_and_the_total(trace):
+def test_a_resumed_run_shows_its_own_count_and_the_total(trace):
     resumed = dataclasses.replace(trace, counts_before={"env_steps": 5_000, "updates": 10})
     here, before = summary.counts(trace).env_steps, 5_000
     told = f"{here:,} in this run, {here + before:,} in all"

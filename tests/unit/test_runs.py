@@ -56,14 +56,14 @@ def kept(path: Path) -> str:
     ("host", "state", "removable"),
     [(HERE, "killed", True), (REBOOTED, "killed", True), (CONTAINER, "unknown", False), (ELSEWHERE, "unknown", False)],
 )
-def test_a_process_id_says_something_only_where_it_is_from(tmp_path, host, state, removable):
+def test_a_process_id_is_valid_only_on_its_own_host(tmp_path, host, state, removable):
     path = make_run(tmp_path, host=asdict(host))
     assert info(path).state == state
     assert (kept(path) == "") is removable
 
 
 @pytest.mark.parametrize("missing", ["machine", "boot", "pid_namespace"])
-def test_what_a_system_does_not_say_is_equal_to_nothing(missing):
+def test_unknown_fields_of_a_host_are_never_equal(missing):
     without = replace(HERE, **{missing: ""})
     assert not without.was_restarted(without)
     assert without.shares_processes(without) is (missing == "machine")
@@ -138,7 +138,7 @@ def test_a_linked_process_folder_is_not_followed(tmp_path):
     assert (precious / "windows.arrows").read_text() == "precious"
 
 
-def test_linked_files_are_left(tmp_path):
+def test_linked_files_are_kept(tmp_path):
     precious = outside(tmp_path)
     path = make_run(tmp_path / "runs", state="finished")
     (path / "123-000000001" / "raw.arrows").symlink_to(precious / "windows.arrows")
@@ -167,7 +167,7 @@ def test_a_run_that_began_after_it_was_listed_is_not_removed(tmp_path):
         remove(listed)
 
 
-def test_files_of_others_stay_also_where_their_names_are_alike(tmp_path):
+def test_files_of_other_programs_with_similar_names_are_kept(tmp_path):
     path = make_run(tmp_path, state="finished")
     mine, theirs = path / "123-000000001", path / "theirs"
     (mine / "notes.arrow").write_text("mine")

@@ -28,7 +28,7 @@ def test_rows_are_in_the_file_when_append_returns(files):
         assert read_table(files.folder, "counters")["window"].tolist() == list(range(i + 1))
 
 
-def test_appending_nothing_makes_no_file(files):
+def test_appending_no_rows_creates_no_file(files):
     files.append("counters", {name: [] for name in ROW})
     assert not (files.folder / "counters.arrows").exists()
     assert files.size_of("counters") == 0
@@ -64,7 +64,7 @@ def test_totals_keep_their_lists(files):
     assert batch.to_pylist() == [row]
 
 
-def test_json_is_whole_or_as_it_was(tmp_path):
+def test_json_is_replaced_completely_or_not_at_all(tmp_path):
     path = tmp_path / "x.json"
     write_json(path, {"a": 1})
     circle: dict = {}
@@ -85,7 +85,7 @@ def test_numbers_of_other_libraries_become_plain_ones(tmp_path):
     assert found == {"a": 3, "b": 0.5, "c": 7, "d": 1, "e": "Unfriendly"}
 
 
-def test_writing_imports_no_pandas(tmp_path):
+def test_writing_does_not_import_pandas(tmp_path):
     """It would take a second and much memory of the training, and fail where the interpreter is shutting down."""
     (tmp_path / "pandas.py").write_text("raise SystemExit('pandas was imported')")
     code = (

@@ -84,7 +84,7 @@ def test_score_with_a_gpu_uses_all_four_weights():
     assert scores["device"] == pytest.approx(0.40 * 0.25 + 0.30 + 0.15)
 
 
-def test_an_empty_trace_divides_nothing_by_zero():
+def test_an_empty_trace_does_not_divide_by_zero():
     trace = make_trace([])
     assert summary.spans(trace) == []
     assert summary.phases(trace) == []
@@ -98,14 +98,14 @@ def test_a_span_that_was_never_called_has_no_mean():
     assert (row.name, row.mean_s, row.p50_s, row.min_s) == ("never", 0.0, 0.0, 0.0)
 
 
-def test_counts_are_four_different_ones():
+def test_the_four_counts_are_kept_apart():
     trace = make_trace(
         [place("a", self_s=4.0)], counts={"env_steps": 400, "frames": 1600, "updates": 50, "episodes": 8}
     )
     assert summary.counts(trace) == summary.Counts(400, 1600, 50, 8, 50.0)
 
 
-def test_workers_count_where_the_main_process_does_not():
+def test_counts_of_workers_are_used_if_the_main_process_has_none():
     def worker(pid, steps):
         thread = make_thread([place("env.step", Phase.ENV, 4.0, steps)])
         return make_process([thread], {"env_steps": steps, "updates": 1}, pid=pid, main=False)

@@ -28,20 +28,20 @@ def test_a_span_that_was_always_timed_is_not_scaled():
     assert scaled([10, 20], [1_000, 2_000], [0, 0]) == Scale({7: 1.0}, {})
 
 
-def test_calls_that_were_only_counted_took_what_those_of_their_window_did():
+def test_counted_calls_take_as_long_as_timed_calls_of_their_window():
     # 10 calls of 1,000 ns, all timed; then 10 of 50 ns timed and 90 counted. The calls alone would say 5.5 times.
     found = scaled([10, 10], [10_000, 500], [0, 90])
     assert found.calls == {7: 5.5}
     assert found.time[7] == pytest.approx((10_500 + 90 * 50) / 10_500)
 
 
-def test_a_window_that_timed_too_few_borrows_from_the_nearest_that_tells():
+def test_a_window_with_too_few_timed_calls_uses_the_nearest_that_has_enough():
     found = scaled([10, 0, 4, 10], [10_000, 0, 4, 1_000], [0, 5, 5, 0])
     # Window 1 borrows from window 0 (1,000 ns a call), window 2 from window 3 (100 ns).
     assert found.time[7] == pytest.approx((11_004 + 5 * 1_000 + 5 * 100) / 11_004)
 
 
-def test_where_no_window_tells_the_mean_does():
+def test_without_enough_timed_calls_in_any_window_the_mean_is_used():
     found = scaled([2, 2], [200, 600], [4, 0])
     assert found.time[7] == pytest.approx((800 + 4 * 200) / 800)
 

@@ -1,4 +1,4 @@
-"""A run's files: one folder a process, append-only Arrow streams, readable at any moment and after any death.
+"""A run's files: one folder per process with append-only Arrow streams, readable at any time, even after a kill.
 
     run.json                    what was run, on what machine: written once, updated at the end
     <pid>/process.json          the process: parent, clock, name
@@ -8,10 +8,10 @@
     <pid>/totals.arrow          shortest, longest, histogram, memory of each node so far (replaced)
     <pid>/state.json            how far it got, what recording cost, warnings (replaced)
 
-A stream that ends in the middle of a batch is read up to the batch before. Replaced files are renamed into
-place, so that a reader never sees half of one. Long runs stay small: windows grow longer as a run goes on.
+A stream that ends in the middle of a batch is read up to the batch before. Replaced files are renamed into place, so
+that a reader never sees a partial one. Long runs stay small, because windows grow longer over time.
 
-Folders and files are made for their owner only: a run knows the command, the paths and lines of the code.
+Only the owner may read the files, because a run contains the command, paths and lines of code.
 """
 
 from __future__ import annotations
@@ -74,12 +74,11 @@ Columns = dict[str, Any]
 class ProcessFiles:
     """The files of one process, for appending.
 
-    No file stays open: a script may close descriptors that it does not know, and get their numbers for files of its
-    own.
+    No file is kept open: a script may close descriptors that are not its own and reuse their numbers.
 
     Args:
-        folder: Where they are.
-        process: What `process.json` is to say. With it, nothing is created before `create` is called.
+        folder: The folder of the process.
+        process: Content of `process.json`. If given, nothing is created before `create` is called.
     """
 
     def __init__(self, folder: Path, process: dict[str, Any] | None = None) -> None:
@@ -88,14 +87,14 @@ class ProcessFiles:
         """Whether there is anything on disk."""
         self._process = process
         self._streams: dict[str, tuple[_Appender, pa.ipc.RecordBatchStreamWriter]] = {}
-        # Small tables are written every second: for them a quick compression matters more than a good one.
+        # Small tables are written every second, so fast compression matters more than a high ratio.
         self._quick = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
         self._small = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
         if process is None:
             self.create()
 
     def create(self) -> None:
-        """Create the folder, with `process.json`, if that was not done before."""
+        """Create the folder and `process.json`, if not done yet."""
         if not self.created:
             make_private(self.folder)
             if self._process is not None:
@@ -103,7 +102,7 @@ class ProcessFiles:
             self.created = True
 
     def append(self, table: str, columns: Columns) -> None:
-        """Add rows to a stream. They are in the file when this returns."""
+        """Append rows to a stream. They are in the file when this returns."""
         batch = _batch(table, columns)
         if not batch.num_rows:
             return
@@ -116,7 +115,7 @@ class ProcessFiles:
         file.flush()
 
     def replace(self, name: str, table: str, columns: Columns) -> None:
-        """Write a small table, in place of the one that was there."""
+        """Replace a small table."""
         temporary = self.folder / f"{name}.part"
         with (
             open(temporary, "wb", opener=open_private) as file,
@@ -126,11 +125,11 @@ class ProcessFiles:
         os.replace(temporary, self.folder / name)
 
     def drop(self, name: str) -> None:
-        """Remove a replaced file that no longer holds."""
+        """Remove a replaced file that is no longer valid."""
         (self.folder / name).unlink(missing_ok=True)
 
     def add_names(self, entries: list[dict[str, Any]]) -> None:
-        """Append what numbers stand for. Written before the rows that use them."""
+        """Append names. Must be called before rows that refer to them are written."""
         if entries:
             file = _Appender(self.folder / "names.jsonl")
             file.write("".join(to_json(entry) + "\n" for entry in entries).encode())
@@ -148,7 +147,7 @@ class ProcessFiles:
 
 
 class _Appender:
-    """A file to append to, which is open only while `flush` writes what was collected."""
+    """A file to append to that is open only while `flush` writes the collected data."""
 
     closed = False
 
@@ -163,7 +162,7 @@ class _Appender:
         return len(data)
 
     def flush(self) -> None:
-        """Append what was collected."""
+        """Append the collected bytes to the file."""
         content = b"".join(self._waiting)
         with open(self._path, "ab", buffering=0, opener=open_private) as file:
             written = file.write(content)
@@ -184,7 +183,7 @@ def _batch(table: str, columns: Columns) -> pa.RecordBatch:
 def _array(values: Any, kind: pa.DataType) -> pa.Array:
     """Make an Arrow array of integers, or of lists of them.
 
-    `pa.array` would import pandas, where it is installed: into a training process, and when that ends it cannot be.
+    `pa.array` would import pandas, if installed, into the training process; at interpreter exit, that import fails.
     """
     if isinstance(kind, pa.ListType):
         ends = np.cumsum([0, *map(len, values)])
@@ -195,7 +194,7 @@ def _array(values: Any, kind: pa.DataType) -> pa.Array:
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
-    """Write a JSON file whole or not at all. Without indent it is several times faster."""
+    """Write a JSON file atomically. Without indent it is several times faster."""
     temporary = f"{path}.part"
     data = to_json(content, indent).encode()
     with open(temporary, "wb", buffering=0, opener=open_private) as file:
@@ -205,12 +204,12 @@ def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> N
 
 
 def to_json(content: Any, indent: int | None = None) -> str:
-    """Return JSON of what was recorded. Numbers of other libraries that a script's objects hold become plain ones."""
+    """Return JSON. Numbers of other libraries, such as `np.int64`, become plain ones."""
     return json.dumps(content, indent=indent, default=_plain)
 
 
 def _plain(value: object) -> int | float | str:
-    """Return a number for what is one (`np.int64`, `np.float32`, 0-d arrays), else only the name of its type."""
+    """Convert `np.int64`, `np.float32`, 0-d arrays and the like to a number; anything else to the name of its type."""
     for convert in (operator.index, float):
         try:
             return convert(value)  # type: ignore[arg-type]
@@ -221,11 +220,11 @@ def _plain(value: object) -> int | float | str:
 
 @dataclass(frozen=True)
 class TableFile:
-    """A table as it was read: whole columns, but nothing is known of their values yet."""
+    """A table as read. Its values are not checked yet."""
 
     columns: dict[str, NDArray[Any]]
     closed: bool
-    """Whether its writer ended it."""
+    """Whether its writer closed it."""
     damage: str = ""
     """Why it is not read to its end."""
 
@@ -235,7 +234,7 @@ def read_file(folder: Path, table: str, budget: Budget | None = None) -> TableFi
     optional = LATER_COLUMNS.get(table, frozenset())
     stream = read_stream(folder / f"{table}.arrows", SCHEMAS[table], optional, budget)
     tail = read_stream(folder / f"{table}.tail.arrow", SCHEMAS[table], optional, budget)
-    # A process that is killed, or read, after a window is complete and before its tail is gone has both.
+    # Between completing a window and removing its tail, a killed or running process has the window in both.
     last = max(map(_last_window, stream.batches), default=-1)
     batches = [*stream.batches, *(each for each in tail.batches if _last_window(each) > last)]
     columns: dict[str, NDArray[Any]] = {}

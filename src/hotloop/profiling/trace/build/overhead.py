@@ -1,8 +1,8 @@
-"""From what was recorded to what happened: the spans' own cost is subtracted, thinned spans are scaled up.
+"""Corrects a thread's call tree: subtracts the overhead of spans and scales thinned spans up.
 
-Works on one thread's tree at a time. A span that was timed in some blocks and only counted in others has its
-total scaled up. What a container's children leave of it is shared among its gaps as they were in the blocks in which
-everything was timed; it is not less than these gaps took there.
+A span that was timed in some blocks and only counted in others has its total scaled up. The time that a parent's
+children leave is divided among its gaps in proportion to the blocks in which everything was timed, and is never less
+than the gaps took there.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What recording cost a call, in ns."""
+    """Recording overhead per call, in ns."""
 
     inside_ns: float
-    """Part of a span's cost that falls into its own time."""
+    """Part of a span's overhead that is contained in its own time."""
     outside_ns: float
     wrapper_ns: dict[int, float]
     """Cost of the hook's wrapper by code, paid also when a call is only counted."""

@@ -1,7 +1,7 @@
-"""Spans that were timed in some blocks and only counted in others: how many calls there were, and how long they took.
+"""Estimates calls and times of thinned spans, which are timed in some blocks and only counted in others.
 
-Counts are exact. Times are not: blocks in which a span was only counted may lie where a call was quick, or slow. So
-what a call took is looked up window by window; one in which it was hardly timed borrows from the nearest that tells.
+Counts are exact. Times are estimated window by window, because the blocks in which a span was only counted may have had
+faster or slower calls. A window with too few timed calls uses the nearest window that has enough.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hotloop.profiling.trace.reading.names import Nodes
 
 Floats = NDArray[np.float64]
 LEAST_TIMED = 5
-"""Calls timed in a window that tell how long a call takes in it."""
+"""Timed calls that a window needs for an estimate of its time per call."""
 
 
 class Scale(NamedTuple):
@@ -83,11 +83,11 @@ def _by_window(table: Table, name: str, order: Ints) -> Floats:
 
 def _call_ns(calls: Floats, ns: Floats) -> Floats:
     """What a call took in each window; where too few were timed, in the nearest window that has enough, else in all."""
-    told = np.flatnonzero(calls >= LEAST_TIMED)
-    if not len(told):
+    enough = np.flatnonzero(calls >= LEAST_TIMED)
+    if not len(enough):
         return np.full(len(calls), ns.sum() / calls.sum() if calls.sum() else 0.0)
     here = np.arange(len(calls))
-    after = np.minimum(np.searchsorted(told, here), len(told) - 1)
+    after = np.minimum(np.searchsorted(enough, here), len(enough) - 1)
     before = np.maximum(after - 1, 0)
-    nearest = told[np.where(np.abs(told[before] - here) <= np.abs(told[after] - here), before, after)]
+    nearest = enough[np.where(np.abs(enough[before] - here) <= np.abs(enough[after] - here), before, after)]
     return ns[nearest] / calls[nearest]

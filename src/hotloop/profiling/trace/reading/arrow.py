@@ -1,8 +1,8 @@
-"""Read Arrow streams that anyone may have written: bounded, and checked before a value is used.
+"""Read untrusted Arrow streams: with bounded memory, and validated before a value is used.
 
-Arrow allocates what a stream says it needs, so 90 kB can ask for gigabytes. What a batch will take is therefore read
-from its header first: its rows, and the uncompressed length in front of each compressed buffer. What Arrow then makes
-of it is validated fully, because offsets of lists are otherwise trusted when they are used.
+Arrow allocates what a stream declares, so 90 kB can claim gigabytes. Therefore the size of a batch is first read from
+its header: the number of rows, and the uncompressed length of each compressed buffer. The decoded batch is then
+validated fully, because Arrow otherwise trusts the offsets of lists.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed, read_bytes
 
 FAILURES = (pa.ArrowException, OSError, MemoryError, UnicodeDecodeError)
-"""What pyarrow raises for a stream that is not one; the last for names of columns that are no UTF-8."""
+"""Raised by pyarrow for an invalid stream; the last one for column names that are not UTF-8."""
 END = b"\xff\xff\xff\xff\0\0\0\0"
-"""What ends a stream that was closed."""
+"""End of a stream that was closed."""
 RECORD_BATCH = 3
 """Type of a message, in Arrow's `Message.fbs`; the numbers of fields below are from there, too."""
 

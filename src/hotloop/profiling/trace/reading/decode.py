@@ -1,7 +1,7 @@
-"""From plain JSON to frozen dataclasses: their annotations are the description of a file.
+"""Converts plain JSON to frozen dataclasses, whose annotations describe the file.
 
-A key that the class does not have is ignored, one that is missing takes the field's default, and anything else than
-what the annotation says is refused. So whoever gets such an object need not check it.
+Unknown keys are ignored, missing keys take the field's default, and values that do not match the annotation are
+refused. So code that receives such an object need not check it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ UnixNs = Annotated[int, Between(0, limits.LARGEST_UNIX_NS)]
 Index = Annotated[int, Between(0, (1 << 31) - 1)]
 Amount = Annotated[float, Between(0, limits.LARGEST)]
 Cost = Annotated[float, Between(0, 1e12)]
-"""Nanoseconds that recording took of one call."""
+"""Recording overhead of one call, in nanoseconds."""
 
 
 def decode(kind: type[T], content: Mapping[str, Any]) -> T:

@@ -1,7 +1,7 @@
-"""How much of a run directory is read at most.
+"""Limits for reading a run directory.
 
-A run may come from anyone, so reading it must end, and in bounded memory, whatever its files say. The recorder keeps
-to limits of its own (nodes of a thread, stacks of a process, bytes of single calls); those here leave room above them.
+A run may come from anyone, so reading it must end, in bounded memory, whatever its files contain. The recorder has
+lower limits of its own (nodes per thread, stacks per process, bytes of single calls).
 """
 
 from __future__ import annotations
@@ -44,6 +44,6 @@ WINDOWS = 1 << 13
 COUNTERS = 1_024
 SPANS = 5_000
 WORK = 1 << 26
-"""Steps up a call tree that the phases over time may take in all: half a minute."""
+"""Total steps up the call tree for the phases over time: about half a minute."""
 ROWS = 50_000
 """Of a list in a JSON file."""

@@ -9,11 +9,11 @@ from hotloop.profiling.trace.reading import limits
 
 
 class Malformed(Exception):
-    """A file that hotloop did not write like this. The message says what is wrong, without the file's name."""
+    """A file is not as hotloop writes it. The message says what is wrong, without the file's name."""
 
 
 class Budget:
-    """How many bytes of a run may still be read, and how much may be worked out of them."""
+    """Bytes of a run that may still be read, and work that may still be done on them."""
 
     def __init__(self, left: int = limits.RUN_BYTES) -> None:
         self.left = left
@@ -23,14 +23,14 @@ class Budget:
         """Use up bytes.
 
         Raises:
-            Malformed: There are not so many left.
+            Malformed: Fewer bytes are left.
         """
         if size > self.left:
             raise Malformed(f"the run is larger than the {limits.RUN_BYTES >> 20} MiB that hotloop reads")
         self.left -= size
 
     def take_work(self, steps: int) -> bool:
-        """Say whether so many steps may still be taken; if so, they are used up."""
+        """Use up steps of work if enough are left; return whether they were."""
         if steps > self.work:
             return False
         self.work -= steps

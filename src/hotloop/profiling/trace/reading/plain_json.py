@@ -1,7 +1,7 @@
-"""JSON from a file that anyone may have written, as plain data that is safe to work with.
+"""Reads untrusted JSON files as plain data that is safe to use.
 
-Whatever passes has bounded nesting, numbers that fit 64 bits and are finite, and text that can be encoded: bytes of a
-path that are no UTF-8 are shown as escapes.
+The result has bounded nesting, finite numbers that fit 64 bits, and text that UTF-8 can encode: other bytes of a path
+are escaped.
 """
 
 from __future__ import annotations

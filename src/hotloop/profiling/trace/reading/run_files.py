@@ -1,7 +1,7 @@
-"""From the files of a run directory to typed data with every value in its range: the one place where both meet.
+"""Reads the files of a run directory into typed data and validates them. All code that uses the result trusts it.
 
-What is behind it trusts what it gets. A file that is damaged is used up to the damage, and the damage is reported; one
-that a process cannot be understood without makes that process unreadable.
+A damaged file is used up to the damage, and the damage is reported. If an essential file is damaged, the process is
+unreadable.
 """
 
 from __future__ import annotations
@@ -55,9 +55,9 @@ class ProcessParts:
     samples: Table
     memory: Table
     damage: tuple[str, ...] = ()
-    """What could not be read of them."""
+    """Problems with the files."""
     shift_ns: int = 0
-    """What was added to its clock to get that of the main process."""
+    """Offset that was added to its clock to get the main process's clock."""
 
 
 def read_manifest(path: Path) -> tuple[Manifest, Mapping[str, Any]]:
@@ -108,7 +108,7 @@ def read_record(kind: type[T], path: Path, budget: Budget | None = None) -> T | 
 
 
 def _require_parents_first(rows: tuple[Any, ...]) -> None:
-    """Refuse a tree with a row whose parent is not before it: one could not walk it to its end."""
+    """Raise if a row comes before its parent: walking such a tree might not end."""
     for i, row in enumerate(rows):
         if getattr(row, "parent", -1) >= i:
             raise Malformed(f"row {i} has a parent after it")
@@ -131,7 +131,7 @@ def read_process(folder: Path, budget: Budget) -> ProcessParts:
         damage.append(problem)
     totals, problem = check_totals(stream_store.read_totals(folder, budget))
     damage.append(_damage(folder, "totals.arrow", problem))
-    # Last, because a process that is going names things before it uses them.
+    # Read last: a running process writes names before it uses them.
     entries, cut = stream_store.read_names(folder, budget)
     names, problem = index_names(entries)
     problem = problem or cut or ("it lacks names that the tables use" if _lacks_names(tables["windows"], names) else "")
@@ -168,7 +168,7 @@ def read_table(folder: Path, name: str, ended: bool, budget: Budget | None = Non
 
 
 def read_claims(run: Path, budget: Budget | None = None) -> tuple[Claims, list[str]]:
-    """Return what all processes of a run printed of their speed, and what could not be read of it."""
+    """Return the timings printed by all processes of a run, and what could not be read."""
     found, damage = read_records(ClaimsRecord, run, "claims.json", budget)
     claims = tuple(each for record in found for each in record.claims)
     layers = tuple(each for record in found for each in record.layers)
@@ -176,7 +176,7 @@ def read_claims(run: Path, budget: Budget | None = None) -> tuple[Claims, list[s
 
 
 def read_looks(run: Path, budget: Budget | None = None) -> tuple[LookFiles, list[str]]:
-    """Return what the closer looks of a run wrote, and what could not be read of it."""
+    """Return the files of deep profiling, and what could not be read."""
     functions, wrong = read_records(LookRecord, run, "functions.json", budget)
     operators, too = read_records(LookRecord, run, "operators.json", budget)
     layers, also = read_records(LayersRecord, run, "layers.json", budget)
