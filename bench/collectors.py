@@ -1,4 +1,4 @@
-"""Two collectors that write into their stripes of a shared replay, beside the same two that feed queues.
+"""Two collectors that write into their lanes of a shared replay, beside the same two that feed queues.
 
 Every variant has two processes with one NES emulator each, pressing random buttons, one replay of frames, and one light
 learner, which samples batches as fast as it can and takes in what has come every ten milliseconds. The variants differ
@@ -30,7 +30,7 @@ from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.training.collect.control_block import LIMIT, STEPS
 from hotloop.training.envs.nes import MarioEnv
 from hotloop.training.replay import FrameReplay, FrameWriter
-from hotloop.training.replay.lane_writer import Watch
+from hotloop.training.replay.step_counter import StepCounter
 from hotloop.training.shared_memory import Field, allocate, attach
 
 BUTTONS = 7
@@ -244,19 +244,19 @@ class Queues:
         return tuple(self._rows[:, :3].sum(0) * np.array([1, 1e-9, 1e-9]))
 
 
-def learn(variant: Variant, watch: Watch, rng: np.random.Generator, seconds: float) -> Block:
+def learn(variant: Variant, counter: StepCounter, rng: np.random.Generator, seconds: float) -> Block:
     """Let a variant run for a while, with a learner that does next to nothing with what it samples."""
     heads = variant.replay.ring.heads
     variant.resume()
-    learn_for(variant, watch, rng, seconds / 10)
-    watch.look()
+    learn_for(variant, counter, rng, seconds / 10)
+    counter.count()
     slots, before = int(heads.sum()), variant.made()
-    begin, (batches, taking_ns) = now_ns(), learn_for(variant, watch, rng, seconds)
+    begin, (batches, taking_ns) = now_ns(), learn_for(variant, counter, rng, seconds)
     elapsed, gpu = (now_ns() - begin) / 1e9, READER.read().gpu_busy_percent
     slots, after = int(heads.sum()) - slots, variant.made()
-    arrived = watch.look()
+    arrived = counter.count()
     variant.pause()
-    watch.look()
+    counter.count()
     steps = int(arrived.steps.sum())
     return Block(
         seconds=elapsed,
@@ -270,7 +270,7 @@ def learn(variant: Variant, watch: Watch, rng: np.random.Generator, seconds: flo
     )
 
 
-def learn_for(variant: Variant, watch: Watch, rng: np.random.Generator, seconds: float) -> tuple[int, int]:
+def learn_for(variant: Variant, counter: StepCounter, rng: np.random.Generator, seconds: float) -> tuple[int, int]:
     """Sample until the time is over; return how many batches, and the time that taking steps in took."""
     end, next_ns, batches, taking_ns = now_ns() + round(seconds * 1e9), 0, 0, 0
     while (begin := now_ns()) < end:
@@ -282,7 +282,7 @@ def learn_for(variant: Variant, watch: Watch, rng: np.random.Generator, seconds:
             time.sleep(0.005)
             continue
         batch = variant.replay.sample(BATCH, rng)
-        watch.sampled(batch.index)
+        counter.mark_sampled(batch.index)
         if GPU is None:
             batch.obs[:, -1].mean()
         else:
@@ -310,14 +310,14 @@ def measure(rounds: int, seconds: float, first: int) -> tuple[dict[str, list[Blo
     """Run the variants in turn, after `first` steps each; return their blocks, and how many steps ours has lost."""
     shuffle, rng = random.Random(1).shuffle, np.random.default_rng(1)
     with all_variants(first) as variants:
-        watches = {name: Watch(each.replay.ring) for name, each in variants.items()}
+        counters = {name: StepCounter(each.replay.ring) for name, each in variants.items()}
         blocks: dict[str, list[Block]] = {name: [] for name in variants}
         order = list(variants)
         for number in range(rounds):
             say(f"collectors: round {number + 1} of {rounds}")
             shuffle(order)
             for name in order:
-                blocks[name].append(learn(variants[name], watches[name], rng, seconds))
+                blocks[name].append(learn(variants[name], counters[name], rng, seconds))
         ours = variants[OURS]
         assert isinstance(ours, InPlace)
         return blocks, ours.lost()

@@ -6,7 +6,8 @@ import numpy as np
 from measure import Row, against_limit, estimate, exactly, interleave, ratio_of, say
 
 from hotloop.training.replay import FrameReplay, Prioritised
-from hotloop.training.replay.lane_writer import Stripe, Watch
+from hotloop.training.replay.step_counter import StepCounter
+from hotloop.training.replay.writers import LaneWriter
 
 COLLECTORS, SIDE, STACK = 2, 84, 4
 CAPACITY = 8_000
@@ -17,18 +18,18 @@ def measure_hop(rounds: int) -> Row:
     """Bringing a full fragment into the replay, until others see it, beside copying the same bytes."""
     replay = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared")
     plain = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared").ring.block.arrays["frames"]
-    stripe = Stripe(replay.ring, 0)
+    writer = LaneWriter(replay.ring, 0)
     frame = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE), np.uint8)
-    stripe.begin(frame)
+    writer.begin(frame)
     for _ in range(CAPACITY):  # so that no page is touched for the first time
-        stripe.step(0, 0.0, False, False, frame)
+        writer.step(0, 0.0, False, False, frame)
     plain[:] = 1
-    count, source = stripe.fragment, np.ascontiguousarray(stripe._memory[: stripe.fragment]).reshape(-1, SIDE * SIDE)
+    count, source = writer.fragment, np.ascontiguousarray(writer._recent[: writer.fragment]).reshape(-1, SIDE * SIDE)
     place = [0]
 
     def hop() -> None:
-        stripe._waiting, stripe._newest = count, count + STACK
-        stripe.flush()
+        writer._unpublished, writer._newest = count, count + STACK
+        writer.flush()
 
     def copy() -> None:
         at = place[0]
@@ -44,5 +45,5 @@ def measure_hop(rounds: int) -> Row:
 def measure_room() -> Row:
     """What a million transitions of four frames take, priorities and what is known of each included."""
     replay = FrameReplay(1_000_000, COLLECTORS, (SIDE, SIDE), STACK, prioritised=Prioritised())
-    size = (replay.nbytes + Watch(replay.ring).nbytes) / 1e9
+    size = (replay.nbytes + StepCounter(replay.ring).nbytes) / 1e9
     return against_limit(f"1,000,000 transitions of {STACK}×{SIDE}×{SIDE}", exactly(size), MOST_ROOM_GB, "GB")

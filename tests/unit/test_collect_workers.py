@@ -28,7 +28,7 @@ from hotloop.training.collect.player import plain_figures
 from hotloop.training.collect.worker_handle import Hired, Pulse
 from hotloop.training.collect.worker_main import Outbox
 from hotloop.training.replay import FrameReplay, ReplayError
-from hotloop.training.replay.lane_writer import Stripe
+from hotloop.training.replay.writers import LaneWriter
 
 PATIENCE_S = 90.0
 
@@ -217,8 +217,8 @@ def test_a_resumed_run_goes_on_with_new_episodes(lockstep: bool) -> None:
     # Other seeds than before: no episode comes twice.
     # Of both workers: on a busy machine one may have collected all there is.
     ring, names = again.ring, []
-    for stripe, head in enumerate(ring.heads):
-        begins = np.flatnonzero(ring.records["flags"][stripe, :head] & 4) + stripe * ring.shape.length
+    for lane, head in enumerate(ring.heads):
+        begins = np.flatnonzero(ring.records["flags"][lane, :head] & 4) + lane * ring.shape.length
         names += [ring.block.arrays["frames"][each, :4].tobytes() for each in begins]
     assert len(names) == len(set(names)) > 10
 
@@ -287,15 +287,15 @@ def test_what_was_stored_and_never_came_is_lost() -> None:
 
 
 def test_what_is_lost_in_one_process_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    publish = Stripe._publish
+    publish = LaneWriter._publish
 
-    def forget(self: Stripe, end: int) -> None:
-        monkeypatch.setattr(Stripe, "_publish", publish)
-        self._waiting = 0
+    def forget(self: LaneWriter, end: int) -> None:
+        monkeypatch.setattr(LaneWriter, "_publish", publish)
+        self._unpublished = 0
 
     with InProcess(light_job(longest=1), light_replay(200, lanes=1), light_weights()) as collector:
         assert collector.collect(5).lost == 0
-        monkeypatch.setattr(Stripe, "_publish", forget)
+        monkeypatch.setattr(LaneWriter, "_publish", forget)
         told = collector.collect(5)
         assert (told.steps, told.lost) == (4, 1), "an episode of one step, published at its end"
 
@@ -415,8 +415,6 @@ def test_what_cannot_be_is_refused() -> None:
     for factory in ("nowhere", "nowhere:Env", "tests.collecting:Nothing"):
         with pytest.raises(CollectError, match="module:name"):
             Recipe(factory).build()
-    with pytest.raises(CollectError, match="padding"):
-        Job(Recipe("a:b"), Recipe("a:b"), padding="none")  # type: ignore[arg-type]
     with pytest.raises(CollectError, match="frames_per_step"):
         Job(Recipe("a:b"), Recipe("a:b"), frames_per_step=0)
     assert issubclass(CollectError, HotloopError)

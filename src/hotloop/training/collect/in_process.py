@@ -12,7 +12,7 @@ from hotloop.clock import now_ns
 from hotloop.training.collect.interface import Collected, CollectError, Episode, Job, Spent, Weights, as_arrays
 from hotloop.training.collect.player import Player
 from hotloop.training.replay.frames import FrameReplay
-from hotloop.training.replay.lane_writer import Watch
+from hotloop.training.replay.step_counter import StepCounter
 from hotloop.training.state_checks import count_in
 
 NS = 1e9
@@ -33,13 +33,13 @@ class InProcess:
         self._version = 1
         self._asked = self._made = self._life = 0
         self._spent = Spent()
-        self._watch = Watch(self._ring)
+        self._counter = StepCounter(self._ring)
         self._player: Player | None = self._play()
 
     def _play(self) -> Player:
-        player = Player(self._job, self._ring, range(self._ring.shape.stripes), self._life)
+        player = Player(self._job, self._ring, range(self._ring.shape.lanes), self._life)
         player.load(self._weights, self._version)
-        player.rounds = self._made // self._ring.shape.stripes
+        player.rounds = self._made // self._ring.shape.lanes
         return player
 
     def get_ready(self) -> None:
@@ -55,9 +55,9 @@ class InProcess:
         ended: list[Episode] = []
         while self._made < self._asked:
             ended += player.step()
-            self._made += self._ring.shape.stripes
+            self._made += self._ring.shape.lanes
         player.flush()
-        arrived = self._watch.look()
+        arrived = self._counter.count()
         made = int(arrived.steps.sum())
         spent = spent_by(player)
         spent, self._spent = spent - self._spent, spent
@@ -83,7 +83,7 @@ class InProcess:
 
     def sampled(self, index: np.ndarray) -> None:
         """Take note of what was sampled: `Batch.index`."""
-        self._watch.sampled(index)
+        self._counter.mark_sampled(index)
 
     def state(self) -> dict[str, Any]:
         """Return what JSON can hold and a checkpoint needs."""
@@ -93,11 +93,11 @@ class InProcess:
         """Go on from a checkpoint, after the replay was restored, with new episodes."""
         made = count_in(state, "steps")
         # It plays rounds of one step a lane until there are as many steps as were asked for.
-        asked = count_in(state, "asked", low=max(0, made - self._ring.shape.stripes + 1), high=made)
+        asked = count_in(state, "asked", low=max(0, made - self._ring.shape.lanes + 1), high=made)
         life = count_in(state, "life") + 1
         self.close()
         self._asked, self._made, self._life = asked, made, life
-        self._watch.begin()
+        self._counter.reset()
         self._spent = Spent()
         self._player = self._play()
 

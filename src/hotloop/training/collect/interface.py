@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from types import TracebackType
-from typing import Any, Literal, Protocol, Self
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -80,16 +80,12 @@ class Job:
     seed: int = 0
     frames_per_step: int = 1
     """Frames that the game advances in a step."""
-    padding: Literal["repeat", "zero"] = "repeat"
-    """What stands before the first frame of an episode; as in the replay."""
     figures: tuple[str, ...] = ()
     """What of the last `info` of an episode is told; if empty, all that is a number, a word, or true or false."""
 
     def __post_init__(self) -> None:
         if self.frames_per_step < 1:
             raise CollectError(f"frames_per_step is {self.frames_per_step}: give 1 or more")
-        if self.padding not in ("repeat", "zero"):
-            raise CollectError(f'padding is {self.padding!r}: give "repeat" or "zero"')
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,81 +1,84 @@
-"""Plays some environments by a policy and writes what happens into their stripes: the same loop in every process."""
+"""The acting loop of a collector: a policy plays some environments, and every step is written to their lanes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.spans import span
 from hotloop.training.collect.interface import CollectError, Episode, Figure, Job, Policy
-from hotloop.training.replay.lane_writer import Stripe
 from hotloop.training.replay.ring import Ring
+from hotloop.training.replay.writers import LaneWriter
 
-PLAYING, ACTING = 0xC011, 0xAC7
-"""Enter the seeds of environments and of policies, which then have nothing in common."""
+if TYPE_CHECKING:
+    import gymnasium
+
+ENV_STREAM, POLICY_STREAM = 0xC011, 0xAC7
+"""Parts of the seeds that keep the random streams of environments and policies apart."""
 
 
 class Player:
-    """Environments, the policy that plays them, and the stripes they are written into.
+    """Some environments, the policy that plays them, and the lanes they are written to.
 
     Args:
-        job: What is played, by whom.
-        ring: Of the replay.
-        lanes: Its lanes that are written here: one environment each.
-        life: How often this has been begun before; other lives have other seeds.
-        beat: Called before everything that may take long.
+        job: Environment and policy.
+        ring: Ring of the replay.
+        lanes: Lanes to write, one environment each.
+        life: Number of earlier starts; each start uses different seeds.
+        beat: Heartbeat, called before anything that may take long.
     """
 
     def __init__(
         self, job: Job, ring: Ring, lanes: range, life: int = 0, beat: Callable[[], object] = lambda: None
     ) -> None:
         self._job, self._lanes, self._beat = job, lanes, beat
-        self._others = ring.shape.stripes
-        self._stripes = [Stripe(ring, lane, job.padding == "repeat") for lane in lanes]
-        self._rng = np.random.default_rng([job.seed, ACTING, lanes.start, life])
+        self._total_lanes = ring.shape.lanes
+        self._writers = [LaneWriter(ring, lane) for lane in lanes]
+        self._rng = np.random.default_rng([job.seed, POLICY_STREAM, lanes.start, life])
         self.version = 0
         self.rounds = 0
-        """Steps of each environment."""
+        """Steps made by each environment."""
         self.act_ns = self.env_ns = self.store_ns = self.weights_ns = 0
         self._returned, self._length = [0.0] * len(lanes), [0] * len(lanes)
         self._act_span, self._env_span, self._store_span = span("act"), span("env.step"), span("replay.store")
-        self._envs: list[Any] = []
+        self._envs: list[gymnasium.Env[np.ndarray, Any]] = []
         try:
-            self._begin(ring.lanes.item_shape, life)
+            self._begin(ring.layout.item_shape, life)
         except BaseException:
             self.close()
             raise
 
     def _begin(self, shape: tuple[int, ...], life: int) -> None:
         self._policy: Policy = self._job.policy.build()
-        for lane, stripe in zip(self._lanes, self._stripes, strict=True):
+        for lane, writer in zip(self._lanes, self._writers, strict=True):
             self._beat()
             env = self._job.env.build()
             self._envs.append(env)
             self._beat()
-            seed = np.random.SeedSequence([self._job.seed, PLAYING, lane, life]).generate_state(1)[0]
+            seed = np.random.SeedSequence([self._job.seed, ENV_STREAM, lane, life]).generate_state(1)[0]
             frame = np.asarray(env.reset(seed=int(seed))[0])
             if frame.shape != shape or frame.dtype != np.uint8:
                 raise CollectError(
                     f"{self._job.env.factory} gives {frame.dtype} {list(frame.shape)} where the replay keeps uint8 "
                     f"{list(shape)}: make the replay for its frames, or the environment give single uint8 frames"
                 )
-            stripe.begin(frame)
+            writer.begin(frame)
 
     @property
     def fragment(self) -> int:
-        """Steps of an environment that are published together, at most."""
-        return self._stripes[0].fragment
+        """The most steps of an environment that are published at once."""
+        return self._writers[0].fragment
 
     @property
-    def waiting(self) -> int:
-        """Steps that are played and not published."""
-        return sum(stripe.waiting for stripe in self._stripes)
+    def unpublished(self) -> int:
+        """Steps that were made but are not in replay yet."""
+        return sum(writer.unpublished for writer in self._writers)
 
     def load(self, weights: Mapping[str, np.ndarray], version: int) -> None:
-        """Let the policy take new weights over."""
+        """Load new weights into the policy."""
         begin = now_ns()
         with span("weights.load"):
             self._policy.load(weights, version)
@@ -83,14 +86,14 @@ class Player:
         self.weights_ns += now_ns() - begin
 
     def step(self) -> list[Episode]:
-        """Play one step of every environment; return the episodes that ended."""
+        """Make one step in every environment; return the episodes that ended."""
         begin = now_ns()
         self._beat()
-        stripes = self._stripes
-        # One environment's stack is looked at where it is; several are put together.
-        seen = stripes[0].seen[None] if len(stripes) == 1 else np.stack([each.seen for each in stripes])
+        writers = self._writers
+        # With one environment the stack is used in place, without a copy.
+        stacks = writers[0].stack[None] if len(writers) == 1 else np.stack([each.stack for each in writers])
         with self._act_span:
-            actions = self._policy.act(seen, self.rounds * self._others, self._rng)
+            actions = self._policy.act(stacks, self.rounds * self._total_lanes, self._rng)
         self.act_ns += now_ns() - begin
         self.rounds += 1
         ended: list[Episode] = []
@@ -98,11 +101,11 @@ class Player:
             begin = now_ns()
             with self._env_span:
                 frame, reward, terminated, truncated, info = env.step(actions[e])
-            played = now_ns()
+            stepped = now_ns()
             with self._store_span:
-                stripes[e].step(actions[e], reward, terminated, truncated, frame)
-            self.env_ns += played - begin
-            self.store_ns += now_ns() - played
+                writers[e].step(actions[e], reward, terminated, truncated, frame)
+            self.env_ns += stepped - begin
+            self.store_ns += now_ns() - stepped
             self._returned[e] += float(reward)
             self._length[e] += 1
             if terminated or truncated:
@@ -110,14 +113,14 @@ class Player:
         return ended
 
     def flush(self) -> None:
-        """Publish every step that was made."""
+        """Publish all steps that were made."""
         begin = now_ns()
-        for stripe in self._stripes:
-            stripe.flush()
+        for writer in self._writers:
+            writer.flush()
         self.store_ns += now_ns() - begin
 
     def _end(self, e: int, info: Mapping[str, Any]) -> Episode:
-        told = Episode(
+        episode = Episode(
             self._lanes[e], self._returned[e], self._length[e], plain_figures(info, self._job.figures), self.version
         )
         self._returned[e], self._length[e] = 0.0, 0
@@ -126,8 +129,8 @@ class Player:
         with span("env.reset"):
             frame = self._envs[e].reset()[0]
         self.env_ns += now_ns() - begin
-        self._stripes[e].begin(frame)
-        return told
+        self._writers[e].begin(frame)
+        return episode
 
     def close(self) -> None:
         """Close the environments."""
@@ -136,7 +139,7 @@ class Player:
 
 
 def plain_figures(info: Mapping[str, Any], wanted: tuple[str, ...] = ()) -> dict[str, Figure]:
-    """Return those entries of an `info` that are a number, a word, or true or false, as Python's own types."""
+    """Return the entries of an `info` that are numbers, strings or booleans, as plain Python types."""
     found = {}
     for name in wanted or info:
         value = info.get(name)

@@ -182,7 +182,7 @@ class Work:
     def _note_steps(self) -> None:
         """Say after every step how many were made and stored: of one that is killed it is known what went with it."""
         self._row[on.STEPS] = self._steps
-        self._row[on.STORED] = self._steps - self._player.waiting
+        self._row[on.STORED] = self._steps - self._player.unpublished
 
     def _beat(self) -> None:
         self._row[on.BEAT] = now_ns()
@@ -197,7 +197,7 @@ class Work:
             return (limit - self._steps) // self._lanes
         left = limit - int(self._board.rows[:, on.STEPS].sum())
         # As if all lanes of all workers went on alike: near the limit the fragments get short.
-        return -(-left // self._part.replay.lanes.shape.stripes)
+        return -(-left // self._part.replay.layout.shape.lanes)
 
     def _take_weights(self) -> None:
         begin = now_ns()

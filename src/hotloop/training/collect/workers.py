@@ -29,7 +29,7 @@ from hotloop.training.collect.weights import Publisher
 from hotloop.training.collect.worker_handle import NS, Hired
 from hotloop.training.collect.worker_main import Part
 from hotloop.training.replay.frames import FrameReplay
-from hotloop.training.replay.lane_writer import Watch
+from hotloop.training.replay.step_counter import StepCounter
 from hotloop.training.state_checks import MOST, count_in, numbers_in, require_state
 
 LOOK_MS = 50
@@ -81,14 +81,14 @@ class Workers:
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights, options: WorkerOptions | None = None) -> None:
         self._job, self._replay, self._options = job, replay, options or WorkerOptions()
-        lanes, count = replay.ring.shape.stripes, self._options.count
+        lanes, count = replay.ring.shape.lanes, self._options.count
         if count > lanes:
             raise CollectError(f"{count} workers cannot share {lanes} lanes: make the replay with num_envs={count}")
         self._firsts = [lanes * number // count for number in range(count + 1)]
         replay.handle()  # refuses memory that other processes do not see
         self._board = Board.make(count)
         self._publisher = Publisher(as_arrays(weights))
-        self._watch = Watch(replay.ring)
+        self._counter = StepCounter(replay.ring)
         self._made = np.zeros(lanes, np.int64)
         """Steps in replay, by lane; those of a resumed run too."""
         self._asked = self._life = self._restarted = 0
@@ -155,7 +155,7 @@ class Workers:
 
     def sampled(self, index: np.ndarray) -> None:
         """Take note of what was sampled: `Batch.index`."""
-        self._watch.sampled(index)
+        self._counter.mark_sampled(index)
 
     def attend(self) -> None:
         """Hear the workers and replace those that have ended or hang. `collect` does it; call it in long pauses."""
@@ -179,7 +179,7 @@ class Workers:
         self._look()
         return {
             "asked": self._asked, "steps": self._made.tolist(), "life": self._life + self._restarted,
-            "told": self._told, "heads": self._watch.heads,
+            "told": self._told, "heads": self._counter.heads,
         }  # fmt: skip
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -196,7 +196,7 @@ class Workers:
         heads = numbers_in(state, "heads", lanes, low=0)
         came = ring.heads - np.array(heads)
         require_state(bool((came >= 0).all() and (came <= ring.shape.length).all()), "the lanes were seen elsewhere")
-        self._watch.begin(heads)
+        self._counter.reset(heads)
         self._asked, self._life, self._told = asked, life, told
         self._made[:] = steps
         self._look()  # at what came after the collector's state was taken, and before that of the replay
@@ -271,7 +271,7 @@ class Workers:
     def _look(self) -> None:
         # Before the heads: what workers have stored by now must be seen by what comes next.
         stored = self._board.rows[:, on.STORED].copy()
-        arrived = self._watch.look()
+        arrived = self._counter.count()
         self._made += arrived.steps
         self._overwritten += arrived.overwritten
         self._missing = np.maximum(0, stored - np.add.reduceat(self._made, self._firsts[:-1]))

@@ -1,16 +1,17 @@
-"""Replay: where experience is kept between the environments that make it and the learner that uses it.
+"""Replay buffers, between the environments that produce transitions and the learner that samples them.
 
-`VectorReplay` keeps flat observations, `FrameReplay` images, of which it stores each frame once. Both sample uniformly
-or by priority, make n-step returns when sampled, and live in memory, in shared memory or in a mapped file.
+`VectorReplay` stores flat observations. `FrameReplay` stores images, each frame once. Both sample uniformly or by
+priority, compute n-step returns when sampled, and live in private memory, shared memory or a mapped file.
 """
 
 from __future__ import annotations
 
 from hotloop.training.replay.batch import Batch
-from hotloop.training.replay.frames import FrameReplay, FrameWriter
+from hotloop.training.replay.frames import FrameReplay
 from hotloop.training.replay.ring import Handle, ReplayError
 from hotloop.training.replay.samplers import Prioritised
-from hotloop.training.replay.vector import VectorReplay, VectorWriter
+from hotloop.training.replay.vector import VectorReplay
+from hotloop.training.replay.writers import FrameWriter, VectorWriter
 from hotloop.training.shared_memory import StorageError
 
 __all__ = [

@@ -1,29 +1,36 @@
-"""What a replay hands to a learner."""
+"""The transitions that a replay returns to a learner."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import torch
+
+ArrayT = TypeVar("ArrayT")
 
 
-class Batch(NamedTuple):
-    """B sampled transitions, as NumPy arrays or, after `to_torch`, as tensors on the same memory."""
+class Batch(NamedTuple, Generic[ArrayT]):
+    """B sampled transitions: `Batch[np.ndarray]`, or `Batch[torch.Tensor]` on the same memory after `to_torch`."""
 
-    obs: Any
+    obs: ArrayT
     """[B, *obs_shape]"""
-    action: Any
+    action: ArrayT
     """[B, *action_shape]"""
-    reward: Any
-    """float32 [B]: the n-step return, without what is bootstrapped."""
-    next_obs: Any
-    """[B, *obs_shape]: where the n steps, or the episode, ended."""
-    discount: Any
-    """float32 [B]: what V(next_obs) is multiplied with: γ^n, less steps if truncated, 0 if terminated."""
-    index: Any
-    """int64 [B]: to be handed back to `update_priorities`."""
-    weight: Any
-    """float32 [B]: importance weights, 1 when sampling is uniform."""
+    reward: ArrayT
+    """float32 [B]: the n-step return, without the bootstrapped value."""
+    next_obs: ArrayT
+    """[B, *obs_shape]: the observation after n steps, or the last one of the episode."""
+    discount: ArrayT
+    """float32 [B]: factor of V(next_obs): γ^n, a lower power if truncated earlier, 0 if terminated."""
+    index: Any  # an array like the others, but `tuple.index` allows no other annotation
+    """int64 [B]: pass it to `update_priorities`."""
+    weight: ArrayT
+    """float32 [B]: importance weights, all 1 with uniform sampling."""
 
-    def to_torch(self) -> Batch:
+    def to_torch(self: Batch[np.ndarray]) -> Batch[torch.Tensor]:
         """Return the same batch as torch tensors that share its memory."""
         import torch
 

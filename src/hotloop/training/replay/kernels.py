@@ -1,8 +1,6 @@
-"""Compiled loops over rings of transitions: which may be sampled, drawing them, writing and gathering them.
+"""Compiled loops over a ring: find the steps that can be sampled, draw them, write records, gather transitions.
 
-Kernels see a record as a row of 32-bit words, whatever observations it holds, so that one compilation serves every
-shape and type: word 0 is the flags, word 1 the reward, then the action, then what the replay puts there. Each kernel
-has a plain-Python twin in `twin.py`.
+`records` defines the layout of a record. Each kernel has a plain-Python reference implementation in `reference`.
 """
 
 from __future__ import annotations
@@ -12,37 +10,34 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-FLAGS, REWARD, ACTION = 0, 1, 2
-"""The words of a record that every replay has."""
-TERMINATED, TRUNCATED, START, FINAL = 1, 2, 4, 8
-"""Flags. START: first step of an episode. FINAL: no transition, only the last frame of an episode."""
-ENDED = TERMINATED | TRUNCATED
+from hotloop.training.replay.records import ACTION, ENDED, FINAL, FLAGS, REWARD, START, TERMINATED
+
 U64 = np.uint64
-"""Numba checks a signed index for being negative at every access, which takes longer than the access."""
-MOST_DRAWS = 1000
-"""How often one place of a batch is drawn anew before it is given up: only a ring of nothing but holes gets there."""
+"""Type of indices. Numba checks a signed index for being negative, which takes longer than the access itself."""
+MAX_DRAWS = 1000
+"""Attempts to draw one transition of a batch. Only a ring with hardly a complete transition needs so many."""
 
 
 class Shape(NamedTuple):
-    """The geometry of a ring: `stripes` lanes of `length` slots, each lane written by one environment.
+    """The geometry of a ring: one lane of `length` slots for each environment.
 
-    A step has a number `seq` in its lane, counted from 0 for ever, and lies in slot `seq % length`. Its id,
-    `seq * stripes + stripe`, is never used again, so an id whose step was overwritten is known as such.
+    Steps of a lane are numbered from 0 without end. Step `seq` is in slot `seq % length`, and its id is
+    `seq * lanes + lane`. Ids are never reused, so the id of a step that was overwritten can be recognised.
     """
 
-    stripes: int
+    lanes: int
     length: int
     guard: int
     """Oldest slots that are not sampled, because a writer may be about to overwrite them."""
     back: int
-    """Steps before a sampled one that must still be there: those of its stack."""
+    """Slots before a sampled one that must not be overwritten: those of its frame stack."""
     ahead: int
-    """Slots after a sampled one that must already be there: those of its n-step return and next observation."""
+    """Slots after a sampled one that must be written: those of its n-step return and next observation."""
 
 
 @njit(cache=True, nogil=True, inline="always")
 def window(head: int, shape: Shape) -> tuple[int, int]:
-    """Return the numbers [low, high) of the steps of a lane that may be sampled, when `head` were written."""
+    """Return the range [low, high) of steps of a lane that can be sampled when its head is `head`."""
     low = head - shape.length + shape.guard
     if low > 0:
         low += shape.back
@@ -53,7 +48,7 @@ def window(head: int, shape: Shape) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def random_unit(seed: int, counter: int) -> float:
-    """Return the counter-th number in [0, 1) of the stream of a seed (SplitMix64, Steele et al. 2014)."""
+    """Return the counter-th number in [0, 1) of the random stream of a seed (SplitMix64, Steele et al. 2014)."""
     z = U64(seed) + U64(counter + 1) * U64(0x9E3779B97F4A7C15)
     z = (z ^ (z >> U64(30))) * U64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> U64(27))) * U64(0x94D049BB133111EB)
@@ -63,21 +58,21 @@ def random_unit(seed: int, counter: int) -> float:
 
 @njit(cache=True, nogil=True)
 def count_steps(heads, shape: Shape, ends) -> int:
-    """Write into `ends` [stripes] how many steps may be sampled up to and with each lane; return how many in all."""
+    """Write the cumulative number of steps per lane that can be sampled into `ends` [lanes]; return the total."""
     total = 0
-    for stripe in range(shape.stripes):
-        low, high = window(heads[stripe], shape)
+    for lane in range(shape.lanes):
+        low, high = window(heads[lane], shape)
         total += high - low
-        ends[stripe] = total
+        ends[lane] = total
     return total
 
 
 @njit(cache=True, nogil=True)
-def complete(words, shape: Shape, stripe: int, seq: int) -> bool:
-    """Say whether a step can be sampled: it is a transition, and no writer left off before all that it needs."""
+def complete(words, shape: Shape, lane: int, seq: int) -> bool:
+    """Return whether a step is a transition and its episode was not cut off before its n-step return is complete."""
     if shape.ahead == 0:
-        return True  # it needs nothing but itself, and where that is so every slot is a transition
-    base = stripe * shape.length
+        return True  # a one-step VectorReplay: every slot is a complete transition
+    base = lane * shape.length
     flags = words[base + seq % shape.length, FLAGS]
     if flags & FINAL:
         return False
@@ -92,42 +87,42 @@ def complete(words, shape: Shape, stripe: int, seq: int) -> bool:
 
 @njit(cache=True, nogil=True, inline="always")
 def step_of_rank(heads, shape: Shape, ends, rank: int) -> tuple[int, int]:
-    """Return the lane and the number of the rank-th step that may be sampled; `ends` is from `count_steps`."""
-    # Lanes of one length, the usual case, are found at once; of different ones, after a few steps.
-    stripe = rank * shape.stripes // ends[shape.stripes - 1]
-    while ends[stripe] <= rank:
-        stripe += 1
-    while stripe > 0 and ends[stripe - 1] > rank:
-        stripe -= 1
-    return stripe, window(heads[stripe], shape)[1] - (ends[stripe] - rank)
+    """Return lane and number of the rank-th step that can be sampled; `ends` comes from `count_steps`."""
+    # The first guess is right if all lanes hold equally many steps, which is the usual case.
+    lane = rank * shape.lanes // ends[shape.lanes - 1]
+    while ends[lane] <= rank:
+        lane += 1
+    while lane > 0 and ends[lane - 1] > rank:
+        lane -= 1
+    return lane, window(heads[lane], shape)[1] - (ends[lane] - rank)
 
 
 @njit(cache=True, nogil=True)
 def draw(heads, words, shape: Shape, seed: int, ids) -> tuple[int, int]:
     """Draw steps uniformly, with replacement, into `ids` [B].
 
-    Incomplete ones are drawn anew, which leaves the others equally likely. `heads` must not change meanwhile. All are
-    drawn before any record is looked at: the processor then waits for many records at once.
+    Incomplete steps are drawn again, which leaves the others equally likely. `heads` must not change during the call.
+    All ids are drawn before any record is read, so that the cache misses of many records overlap.
 
     Returns:
-        How many steps there are to draw from, and how many were drawn: fewer than asked for if hardly one is complete.
+        The number of steps to draw from, and the number drawn: less than B if hardly any step is complete.
     """
-    ends = np.empty(shape.stripes, np.int64)
+    ends = np.empty(shape.lanes, np.int64)
     total, batch = count_steps(heads, shape, ends), ids.shape[0]
     if total < batch:
         return total, 0
     for i in range(batch):
-        stripe, seq = step_of_rank(heads, shape, ends, int(random_unit(seed, i) * total))
-        ids[i] = seq * shape.stripes + stripe
+        lane, seq = step_of_rank(heads, shape, ends, int(random_unit(seed, i) * total))
+        ids[i] = seq * shape.lanes + lane
     counter = batch
     for i in range(batch):
-        seq = ids[i] // shape.stripes
-        stripe = ids[i] - seq * shape.stripes
-        for _ in range(MOST_DRAWS):
-            if complete(words, shape, stripe, seq):
-                ids[i] = seq * shape.stripes + stripe
+        seq = ids[i] // shape.lanes
+        lane = ids[i] - seq * shape.lanes
+        for _ in range(MAX_DRAWS):
+            if complete(words, shape, lane, seq):
+                ids[i] = seq * shape.lanes + lane
                 break
-            stripe, seq = step_of_rank(heads, shape, ends, int(random_unit(seed, counter) * total))
+            lane, seq = step_of_rank(heads, shape, ends, int(random_unit(seed, counter) * total))
             counter += 1
         else:
             return total, i
@@ -136,33 +131,33 @@ def draw(heads, words, shape: Shape, seed: int, ids) -> tuple[int, int]:
 
 @njit(cache=True, nogil=True)
 def push(words, staged, heads, first: int, shape: Shape) -> None:
-    """Write one step a lane: `staged` [E, W] into the lanes from `first` on. The caller publishes it."""
+    """Write one record per lane, `staged` [E, W], into the lanes starting at `first`. The caller publishes them."""
     for e in range(staged.shape[0]):
-        stripe = first + e
-        slot = stripe * shape.length + heads[stripe] % shape.length
+        lane = first + e
+        slot = lane * shape.length + heads[lane] % shape.length
         for w in range(staged.shape[1]):
             words[slot, w] = staged[e, w]
 
 
 @njit(cache=True, nogil=True)
 def n_step_returns(words, rewards, shape: Shape, ids, returns: tuple[int, float], out) -> None:
-    """Add up the rewards of n steps from each complete step on, no further than its episode.
+    """Compute the n-step return of each step, over m <= n steps up to the end of its episode.
 
-    R = r_0 + γ r_1 + ... + γ^(m-1) r_(m-1), to be bootstrapped by γ^m V(next), or by 0 after a termination.
+    R = r_0 + γ r_1 + ... + γ^(m-1) r_(m-1), to be bootstrapped with γ^m V(next), or with 0 after a termination.
 
     Args:
         words: Records, uint32 [slots, W].
         rewards: The same memory as float32.
         shape: Geometry of the ring.
-        ids: Steps, all complete, [B].
+        ids: Complete steps, [B].
         returns: n and γ.
-        out: R and its discount, float32 [B], and the slots of the first and the last step of the sum, int64 [B].
+        out: R and its discount, float32 [B], and the slots of the first and last step of the sum, int64 [B].
     """
     reward, discount, firsts, lasts = out
     most, gamma = returns
     for i in range(ids.shape[0]):
-        seq = ids[i] // shape.stripes
-        base = (ids[i] - seq * shape.stripes) * shape.length
+        seq = ids[i] // shape.lanes
+        base = (ids[i] - seq * shape.lanes) * shape.length
         at = seq % shape.length
         firsts[i] = base + at
         total, factor = 0.0, 1.0
@@ -182,7 +177,7 @@ def n_step_returns(words, rewards, shape: Shape, ids, returns: tuple[int, float]
 
 @njit(cache=True, nogil=True)
 def copy_words(words, slots, begin: int, out) -> None:
-    """Copy a column of records: out [B, F] from word `begin` on of each of the slots [B]."""
+    """Copy a column: out [B, F] from the records of `slots` [B], starting at word `begin`."""
     for i in range(slots.shape[0]):
         row, into = U64(slots[i]), U64(i)
         for w in range(out.shape[1]):
@@ -193,15 +188,15 @@ def copy_words(words, slots, begin: int, out) -> None:
 def gather(words, rewards, shape: Shape, ids, returns: tuple[int, float], out) -> None:
     """Collect the transitions of `ids` [B] from records that hold both observations.
 
-    One short loop a column, and not one long loop over all: the processor then waits for many rows at once.
+    One short loop per column instead of a long one over all columns, so that the cache misses of many rows overlap.
 
     Args:
         words: Records, uint32 [slots, W]: flags, reward, action, observation, next observation.
         rewards: The same memory as float32.
         shape: Geometry of the ring.
-        ids: Steps, all complete.
-        returns: The n of n-step returns and the discount γ.
-        out: Where to: action [B, A], observation [B, F] and next observation [B, F] as words, reward and discount [B].
+        ids: Complete steps, [B].
+        returns: n and γ.
+        out: action [B, A], observation [B, F] and next observation [B, F] as words, reward and discount [B].
     """
     action, obs, next_obs, reward, discount = out
     firsts, lasts = np.empty_like(ids), np.empty_like(ids)

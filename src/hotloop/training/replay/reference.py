@@ -1,6 +1,6 @@
-"""The kernels once more in plain Python, to be read and to be tested against. Same arguments, same results.
+"""Reference implementations of the kernels in plain Python: same arguments, same results, also in place.
 
-Where a kernel works in place for speed, so does its twin. Nothing here is used when training.
+They document the kernels, and tests compare the kernels with them. Training does not use them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from hotloop.training.replay.kernels import ENDED, FINAL, FLAGS, MOST_DRAWS, REWARD, START, TERMINATED, Shape
+from hotloop.training.replay.kernels import MAX_DRAWS, Shape
+from hotloop.training.replay.records import ENDED, FINAL, FLAGS, REWARD, START, TERMINATED
 from hotloop.training.replay.sum_tree import FAN
 
 Array = np.ndarray
@@ -34,27 +35,27 @@ def random_unit(seed: int, counter: int) -> float:
 
 
 def steps_held(heads: Array, shape: Shape) -> list[tuple[int, int]]:
-    """List the steps that may be sampled: lane and number."""
-    return [(lane, seq) for lane in range(shape.stripes) for seq in range(*window(int(heads[lane]), shape))]
+    """List the steps that can be sampled, as (lane, number)."""
+    return [(lane, seq) for lane in range(shape.lanes) for seq in range(*window(int(heads[lane]), shape))]
 
 
 def count_steps(heads: Array, shape: Shape, ends: Array) -> int:
     """See `kernels.count_steps`."""
     held = steps_held(heads, shape)
-    ends[:] = [sum(each <= lane for each, _ in held) for lane in range(shape.stripes)]
+    ends[:] = [sum(each <= lane for each, _ in held) for lane in range(shape.lanes)]
     return len(held)
 
 
 def slot_of(shape: Shape, lane: int, seq: int) -> int:
-    """Return where a step lies."""
+    """Return the slot of a step."""
     return lane * shape.length + seq % shape.length
 
 
-def complete(words: Array, shape: Shape, stripe: int, seq: int) -> bool:
+def complete(words: Array, shape: Shape, lane: int, seq: int) -> bool:
     """See `kernels.complete`."""
     if shape.ahead == 0:
         return True
-    flags = [int(words[slot_of(shape, stripe, seq + k), FLAGS]) for k in range(shape.ahead + 1)]
+    flags = [int(words[slot_of(shape, lane, seq + k), FLAGS]) for k in range(shape.ahead + 1)]
     if flags[0] & FINAL:
         return False
     steps_to_end = next((k for k, each in enumerate(flags[:-1]) if each & ENDED), shape.ahead)
@@ -69,11 +70,11 @@ def draw(heads: Array, words: Array, shape: Shape, seed: int, ids: Array) -> tup
     ranks = (int(random_unit(seed, counter) * len(held)) for counter in count())
     chosen = [held[next(ranks)] for _ in range(batch)]
     for i, (lane, seq) in enumerate(chosen):
-        tries = chain([(lane, seq)], (held[next(ranks)] for _ in range(MOST_DRAWS - 1)))
+        tries = chain([(lane, seq)], (held[next(ranks)] for _ in range(MAX_DRAWS - 1)))
         found = next((each for each in tries if complete(words, shape, *each)), None)
         if found is None:
             return len(held), i
-        ids[i] = found[1] * shape.stripes + found[0]
+        ids[i] = found[1] * shape.lanes + found[0]
     return len(held), batch
 
 
@@ -89,7 +90,7 @@ def n_step_returns(
     """See `kernels.n_step_returns`."""
     n, gamma = returns
     for i, step in enumerate(ids.tolist()):
-        seq, lane = divmod(step, shape.stripes)
+        seq, lane = divmod(step, shape.lanes)
         slots = [slot_of(shape, lane, seq + k) for k in range(n)]
         ends = [k for k, slot in enumerate(slots) if words[slot, FLAGS] & ENDED]
         slots = slots[: ends[0] + 1] if ends else slots
@@ -119,51 +120,51 @@ def gather(words: Array, rewards: Array, shape: Shape, ids: Array, returns: tupl
 def push_frames(arrays: Any, shape: Shape, first: int, step: Any, ended: Array, written: Array) -> None:
     """See `frame_kernels.push_frames`."""
     frames, words, heads = arrays
-    for e, (record, now, then) in enumerate(zip(*step, strict=True)):
+    for e, (record, frame, next_frame) in enumerate(zip(*step, strict=True)):
         head = int(heads[first + e])
         slot, after = slot_of(shape, first + e, head), slot_of(shape, first + e, head + 1)
-        words[slot], frames[slot] = record, now
+        words[slot], frames[slot] = record, frame
         if ended[e]:
-            words[after], frames[after] = [FINAL] + [0] * (len(record) - 1), then
+            words[after], frames[after] = [FINAL] + [0] * (len(record) - 1), next_frame
         written[e] = 1 + bool(ended[e])
 
 
-def trace_stack(words: Array, shape: Shape, slot: int, zero: int, places: Array) -> None:
+def trace_stack(words: Array, shape: Shape, slot: int, zero: int, slots: Array) -> None:
     """See `frame_kernels.trace_stack`."""
     lane, at = divmod(slot, shape.length)
-    for k in reversed(range(len(places))):
-        places[k] = slot_of(shape, lane, at)
-        if words[places[k], FLAGS] & START:
-            places[:k] = places[k] if zero < 0 else zero
+    for k in reversed(range(len(slots))):
+        slots[k] = slot_of(shape, lane, at)
+        if words[slots[k], FLAGS] & START:
+            slots[:k] = slots[k] if zero < 0 else zero
             return
         at -= 1
 
 
 def locate(words: Array, rewards: Array, shape: Shape, ids: Array, options: Any, out: Any) -> None:
     """See `frame_kernels.locate`."""
-    action, reward, discount, places = out
+    action, reward, discount, slots = out
     n, gamma, stack, zero = options
     firsts, lasts = np.empty_like(ids), np.empty_like(ids)
     n_step_returns(words, rewards, shape, ids, (n, gamma), (reward, discount, firsts, lasts))
     action[:] = words[firsts, 2:]
-    for row, first, last in zip(places, firsts.tolist(), lasts.tolist(), strict=True):
+    for row, first, last in zip(slots, firsts.tolist(), lasts.tolist(), strict=True):
         lane, at = divmod(last, shape.length)
-        then = slot_of(shape, lane, at + 1)
+        next_slot = slot_of(shape, lane, at + 1)
         trace_stack(words, shape, first, zero, row[:stack])
         if n == 1:
-            row[stack] = then
+            row[stack] = next_slot
         else:
-            trace_stack(words, shape, then, zero, row[stack:])
+            trace_stack(words, shape, next_slot, zero, row[stack:])
 
 
-def gather_scaled(frames: Array, places: Array, scale: Any, rows: tuple[int, int], out: Array) -> None:
+def gather_scaled(frames: Array, slots: Array, scale: Any, rows: tuple[int, int], out: Array) -> None:
     """See `frame_kernels.gather_scaled`."""
     for i in range(*rows):
-        out[i] = frames[places[i]].astype(np.float32) * np.float32(scale)
+        out[i] = frames[slots[i]].astype(np.float32) * np.float32(scale)
 
 
 def refresh(sums: Array, mins: Array, offsets: Array, changed: Array) -> None:
-    """See `sumtree.refresh`. Computes all nodes; those below which nothing changed come out as they were."""
+    """See `sum_tree.refresh`. Recomputes all nodes; the result is the same."""
     for level in range(1, len(offsets) - 1):
         children = sums[offsets[level - 1] : offsets[level]].reshape(-1, FAN)
         least = children if level == 1 else mins[offsets[level - 1] - offsets[1] : offsets[level] - offsets[1]]
@@ -174,7 +175,7 @@ def refresh(sums: Array, mins: Array, offsets: Array, changed: Array) -> None:
 
 
 def find_leaves(sums: Array, offsets: Array, seed: int, leaves: Array) -> None:
-    """See `sumtree.find_leaves`."""
+    """See `sum_tree.find_leaves`."""
     batch = len(leaves)
     for i in range(batch):
         rest, node = (i + random_unit(seed, i)) / batch * float(sums[-1]), 0
@@ -195,35 +196,37 @@ def find_leaves(sums: Array, offsets: Array, seed: int, leaves: Array) -> None:
         leaves[[i, j]] = leaves[[j, i]]
 
 
-def follow(heads: Array, words: Array, shape: Shape, seen: Array, leaves: Array, newest: float) -> Array:
+def follow(heads: Array, words: Array, shape: Shape, windows: Array, leaves: Array, newest: float) -> Array:
     """See `prioritised.follow`."""
     changed = []
-    for lane in range(shape.stripes):
-        before, now = range(*seen[lane].tolist()), range(*window(int(heads[lane]), shape))
+    for lane in range(shape.lanes):
+        before, now = range(*windows[lane].tolist()), range(*window(int(heads[lane]), shape))
         for seq in (each for each in before if each not in now):
             changed.append(slot_of(shape, lane, seq))
             leaves[changed[-1]] = 0.0
         for seq in (each for each in now if each not in before):
             changed.append(slot_of(shape, lane, seq))
             leaves[changed[-1]] = newest if complete(words, shape, lane, seq) else 0.0
-        seen[lane] = now.start, now.stop
+        windows[lane] = now.start, now.stop
     return np.array(changed, np.int64)
 
 
-def identify(chosen: Array, leaves: Array, shape: Shape, seen: Array, weighing: tuple[float, float], out: Any) -> None:
+def identify(
+    chosen: Array, leaves: Array, shape: Shape, windows: Array, weighing: tuple[float, float], out: Any
+) -> None:
     """See `prioritised.identify`."""
     ids, weights = out
     least, beta = weighing
     for i, leaf in enumerate(chosen.tolist()):
         lane = leaf // shape.length
-        low = int(seen[lane, 0])
+        low = int(windows[lane, 0])
         seq = next(each for each in range(low, low + shape.length) if slot_of(shape, lane, each) == leaf)
-        ids[i] = seq * shape.stripes + lane
+        ids[i] = seq * shape.lanes + lane
         weights[i] = (least / float(leaves[leaf])) ** beta
 
 
 def revalue(
-    ids: Array, td_abs: Array, shape: Shape, seen: Array, leaves: Array, powers: tuple[float, float]
+    ids: Array, td_abs: Array, shape: Shape, windows: Array, leaves: Array, powers: tuple[float, float]
 ) -> tuple[Array, float]:
     """See `prioritised.revalue`."""
     epsilon, alpha = powers
@@ -231,10 +234,10 @@ def revalue(
         return np.empty(0, np.int64), -1.0
     changed, largest = [], 0.0
     for step, error in zip(ids.tolist(), td_abs.tolist(), strict=True):
-        seq, lane = divmod(step, shape.stripes)
+        seq, lane = divmod(step, shape.lanes)
         priority = (error + epsilon) ** alpha
         largest = max(largest, priority)
-        if seq in range(*seen[lane].tolist()):
+        if seq in range(*windows[lane].tolist()):
             changed.append(slot_of(shape, lane, seq))
             leaves[changed[-1]] = priority
     return np.array(changed, np.int64), largest

@@ -1,8 +1,8 @@
-"""A ring of transitions in lanes: one lane of slots for each environment, each with one writer.
+"""The memory of a replay: one lane of slots per environment, used as a ring.
 
-A writer fills its next slots and then publishes them by moving its lane's head, one aligned 64-bit number that nobody
-else writes. There is no lock: a reader that finds the head finds everything before it, and keeps off the slots that
-the writer will overwrite next. A writer that is killed in the middle of a step has not published it, so nobody sees it.
+Each lane has a single writer. It fills its next slots and then publishes them by advancing the lane's head, an aligned
+64-bit counter that nobody else writes. There are no locks: a reader sees everything before the head, and avoids the
+oldest slots, which the writer overwrites next. Steps of a writer that is killed half-way are never published.
 """
 
 from __future__ import annotations
@@ -14,78 +14,57 @@ from typing import Any
 import numpy as np
 
 from hotloop.errors import HotloopError
-from hotloop.training.replay.kernels import START, TERMINATED, TRUNCATED, Shape
+from hotloop.training.replay.kernels import Shape
+from hotloop.training.replay.records import WORD_BYTES
 from hotloop.training.shared_memory import Block, Field, Where, allocate, attach
 
-WORD = 4
-MOST_IN_FLIGHT = 2
-"""Slots that one step takes at most, with the last frame of its episode: a writer may always have begun so many."""
+SLOTS_PER_STEP = 2
+"""The most slots one step takes: its own, and one for the last frame of its episode."""
 DEFAULT_GUARD = 64
+FRAMES = "frames"
+"""Name of the array of frames in the block of a `FrameReplay`."""
 
 
 class ReplayError(HotloopError):
-    """A replay was made, filled or sampled in a way that cannot be."""
-
-
-def record_dtype(**columns: tuple[Any, tuple[int, ...]]) -> np.dtype[Any]:
-    """Return the structured type of a record: flags, reward, then columns of (type, shape), each in whole words."""
-    everything = {"flags": (np.uint32, ()), "reward": (np.float32, ()), **columns}
-    names, formats, offsets, end = [], [], [], 0
-    for name, (dtype, shape) in everything.items():
-        column = np.dtype((dtype, shape))
-        names.append(name)
-        formats.append(column)
-        offsets.append(end)
-        end += words_of(column) * WORD
-    return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": end})
-
-
-def words_of(column: np.dtype[Any]) -> int:
-    """Return how many words a column of a record takes."""
-    return -(-column.itemsize // WORD)
-
-
-def typed(words: np.ndarray, column: np.dtype[Any]) -> np.ndarray:
-    """Look at words [B, W] as the column they are, [B, *shape]: no copy, unless the column ends within a word."""
-    kind = column.base
-    rows = words.view(np.uint8)[:, : column.itemsize] if column.itemsize % WORD else words
-    return np.ascontiguousarray(rows).view(kind).reshape(len(words), *column.shape)
+    """A replay was created, filled or sampled with invalid arguments."""
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
-    """How a replay is laid out: enough for another process to find its way in it. Frozen and picklable."""
+class Layout:
+    """The arrays of a ring: all that another process needs to map them. Picklable."""
 
     record: np.dtype[Any]
     shape: Shape
     extra: tuple[Field, ...] = ()
     """Further arrays beside the records, such as frames."""
     item_shape: tuple[int, ...] = ()
-    """Shape of what one row of them is."""
+    """Shape of one row of the extra arrays."""
+    zero_padding: bool = False
+    """Whether stacks at the start of an episode are padded with zeros instead of its first frame."""
 
     @property
     def fields(self) -> tuple[Field, ...]:
         """The arrays of the block."""
-        slots = self.shape.stripes * self.shape.length
-        words = Field("words", (slots, self.record.itemsize // WORD), np.dtype(np.uint32))
-        heads = Field("heads", (self.shape.stripes,), np.dtype(np.int64))
+        slots = self.shape.lanes * self.shape.length
+        words = Field("words", (slots, self.record.itemsize // WORD_BYTES), np.dtype(np.uint32))
+        heads = Field("heads", (self.shape.lanes,), np.dtype(np.int64))
         return (heads, words, *self.extra)
 
 
-def lane_length(capacity: int, num_envs: int, least: int) -> int:
-    """Divide a capacity among lanes; `least` slots a lane are needed to sample anything at all."""
+def lane_length(capacity: int, num_envs: int, minimum: int) -> int:
+    """Divide the capacity among lanes; sampling needs at least `minimum` slots per lane."""
     if num_envs < 1:
         raise ReplayError(f"num_envs is {num_envs}: a replay needs at least one environment")
-    if capacity // num_envs < least:
+    if capacity // num_envs < minimum:
         raise ReplayError(
             f"capacity {capacity} gives {capacity // num_envs} steps to each of {num_envs} environments, "
-            f"of which sampling needs {least}: make it at least {least * num_envs}"
+            f"of which sampling needs {minimum}: make it at least {minimum * num_envs}"
         )
     return capacity // num_envs
 
 
 def check_returns(n_step: int, gamma: float) -> None:
-    """Refuse an n-step return that means nothing."""
+    """Reject invalid options of n-step returns."""
     if n_step < 1:
         raise ReplayError(f"n_step is {n_step}: give 1 or more")
     if not 0 <= gamma <= 1:
@@ -93,147 +72,98 @@ def check_returns(n_step: int, gamma: float) -> None:
 
 
 def guard_of(storage: Where, guard: int | None, capacity: int, num_envs: int) -> int:
-    """Return how many of a lane's oldest slots are not sampled, unless told: none where nobody writes meanwhile."""
+    """Return the number of oldest slots of a lane that are not sampled: `guard`, or a default for the storage.
+
+    In private memory nothing is written while a batch is gathered, so no guard is needed.
+    """
     if guard is not None:
         return guard
-    return 0 if storage == "memory" else max(MOST_IN_FLIGHT, min(DEFAULT_GUARD, capacity // max(1, num_envs) // 8))
+    return 0 if storage == "memory" else max(SLOTS_PER_STEP, min(DEFAULT_GUARD, capacity // max(1, num_envs) // 8))
 
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """What a writing process needs: pass it to the process, and open a writer with it there. Picklable."""
+    """Lets another process write some lanes: send it there and pass it to a writer's `attach`. Picklable."""
 
     path: Path
-    lanes: Lanes
+    layout: Layout
     first: int
     count: int
 
 
 class Ring:
-    """The arrays of a replay, as this process sees them."""
+    """The arrays of a replay, mapped into this process."""
 
-    def __init__(self, lanes: Lanes, block: Block) -> None:
-        self.lanes = lanes
-        self.shape = lanes.shape
+    def __init__(self, layout: Layout, block: Block) -> None:
+        self.layout = layout
+        self.shape = layout.shape
         self.block = block
         self.heads = block.arrays["heads"]
-        """int64 [stripes]: steps published in each lane, ever."""
+        """int64 [lanes]: slots published in each lane since the start."""
         self.words = block.arrays["words"]
         """uint32 [slots, W]: the records as the kernels see them."""
         self.floats = self.words.view(np.float32)
-        """The same memory, for rewards."""
+        """The same memory as float32, to read rewards."""
 
     @classmethod
-    def make(cls, lanes: Lanes, where: Where) -> Ring:
+    def make(cls, layout: Layout, where: Where) -> Ring:
         """Allocate a ring."""
-        return cls(lanes, allocate(lanes.fields, where))
+        return cls(layout, allocate(layout.fields, where))
 
     @classmethod
     def attach(cls, handle: Handle) -> Ring:
-        """See the ring of another process."""
-        return cls(handle.lanes, attach(handle.path, handle.lanes.fields))
+        """Map the ring of another process."""
+        return cls(handle.layout, attach(handle.path, handle.layout.fields))
 
     @property
     def records(self) -> np.ndarray:
-        """The records by name, [stripes, length]."""
-        return self.words.view(self.lanes.record).reshape(self.shape.stripes, self.shape.length)
+        """The records as a structured array [lanes, length]."""
+        return self.words.view(self.layout.record).reshape(self.shape.lanes, self.shape.length)
 
     def by_lane(self) -> dict[str, np.ndarray]:
-        """Return the arrays that hold something a slot, as [stripes, length, ...]."""
-        stripes, length = self.shape.stripes, self.shape.length
+        """Return the arrays with one row per slot, as [lanes, length, ...]."""
+        lanes, length = self.shape.lanes, self.shape.length
         found = {}
-        for name in ("words", *(each.name for each in self.lanes.extra)):
-            array = self.block.arrays[name][: stripes * length]
-            found[name] = array.reshape(stripes, length, *array.shape[1:])
+        for name in ("words", *(each.name for each in self.layout.extra)):
+            array = self.block.arrays[name][: lanes * length]
+            found[name] = array.reshape(lanes, length, *array.shape[1:])
         return found
 
     def handle(self, first: int, count: int) -> Handle:
-        """Return what another process needs to write the lanes from `first` on."""
+        """Return the handle with which another process writes `count` lanes starting at `first`."""
         if self.block.path is None:
             raise ReplayError(
                 'storage "memory" is seen by one process only: make the replay with storage="shared", or a Path'
             )
         check_lanes(self.shape, first, count)
-        return Handle(self.block.path, self.lanes, first, count)
+        return Handle(self.block.path, self.layout, first, count)
 
     @property
     def in_flight(self) -> int:
-        """Slots of a lane that a writer may have begun and not published: in a quarter of the guard nobody reads."""
+        """The most slots of a lane that a writer may have filled but not published: a quarter of the guard."""
         if self.block.path is None:
             return max(1, min(DEFAULT_GUARD // 4, self.shape.length // 4))
-        return max(MOST_IN_FLIGHT, self.shape.guard // 4)
+        return max(SLOTS_PER_STEP, self.shape.guard // 4)
 
     def overtaken(self, ids: np.ndarray) -> bool:
-        """Say whether a writer of another process may have overwritten these steps while they were read."""
+        """Return whether another process may have overwritten any of these steps while they were read."""
         if self.block.path is None:
             return False
-        stripe, seq = ids % self.shape.stripes, ids // self.shape.stripes
-        oldest = self.heads[stripe] + self.in_flight - self.shape.length
+        lane, seq = ids % self.shape.lanes, ids // self.shape.lanes
+        oldest = self.heads[lane] + self.in_flight - self.shape.length
         return bool(np.any((oldest > 0) & (seq - self.shape.back < oldest)))
 
 
-class Writer:
-    """The one who writes the lanes from `first` on: a step of each, then all of them published at once."""
-
-    def __init__(self, ring: Ring, first: int, count: int) -> None:
-        check_lanes(ring.shape, first, count)
-        self.ring = ring
-        self.first, self.count = first, count
-        self.fresh = np.ones(count, np.bool_)
-        """bool [E]: whether the next step begins an episode."""
-        staged = np.zeros(count, ring.lanes.record)
-        self.staged_words = staged.view(np.uint32).reshape(count, -1)
-        """uint32 [E, W]: a step, before it is written."""
-        self._columns = {name: staged[name] for name in staged.dtype.names or ()}
-        self.heads = ring.heads[first : first + count]
-
-    def stage(self, action: Any, reward: Any, terminated: Any, truncated: Any) -> np.ndarray:
-        """Check and stage what every replay keeps of a step; return where an episode ended, bool [E]."""
-        self.put("action", action)
-        reward = np.asarray(reward)
-        if reward.shape != (self.count,) or reward.dtype.kind not in "fiu":
-            raise mismatch("reward", reward, np.dtype(np.float32), (self.count,))
-        self._columns["reward"][...] = reward
-        terminated, truncated = np.asarray(terminated), np.asarray(truncated)
-        for name, flag in (("terminated", terminated), ("truncated", truncated)):
-            if flag.shape != (self.count,) or flag.dtype != np.bool_:
-                raise mismatch(name, flag, np.dtype(np.bool_), (self.count,))
-        flags = self._columns["flags"]
-        np.multiply(self.fresh, np.uint32(START), out=flags)
-        flags += terminated * np.uint32(TERMINATED)
-        flags += truncated * np.uint32(TRUNCATED)
-        return terminated | truncated
-
-    def put(self, name: str, value: Any) -> None:
-        """Stage one column, [E, ...], whose shape and type must be those of the replay."""
-        value = np.asarray(value)
-        place = self._columns[name]
-        if value.shape != place.shape or value.dtype != place.dtype:
-            raise mismatch(name, value, place.dtype, place.shape)
-        place[...] = value
-
-    def publish(self, steps: Any, ended: np.ndarray) -> None:
-        """Let readers see the `steps` slots that were written in each lane."""
-        # This store comes after those of the kernel that wrote the slots. x86 and other strongly ordered machines keep
-        # the order of stores; nothing here enforces it elsewhere.
-        self.heads += steps
-        self.fresh[:] = ended
-
-    def cut(self) -> None:
-        """Say that the next step begins a new episode though the last did not end, as after a restart."""
-        self.fresh[:] = True
-
-
 def check_lanes(shape: Shape, first: int, count: int) -> None:
-    """Refuse environments that a ring does not have."""
-    if first < 0 or count < 1 or first + count > shape.stripes:
+    """Reject lanes that the ring does not have."""
+    if first < 0 or count < 1 or first + count > shape.lanes:
         raise ReplayError(
-            f"{count} environments from {first} on are not in this replay: it has those from 0 to {shape.stripes - 1}"
+            f"{count} environments from {first} on are not in this replay: it has those from 0 to {shape.lanes - 1}"
         )
 
 
 def mismatch(name: str, value: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ReplayError:
-    """Say that an array is not what this replay was made for."""
+    """Return the error for an array whose shape or dtype differs from the replay's."""
     return ReplayError(
         f"{name} is {value.dtype} {list(value.shape)} where this replay keeps {dtype} {list(shape)}: "
         "convert it, or make the replay for it"

@@ -1,4 +1,4 @@
-"""Which transitions come into a batch: all alike, or by priority."""
+"""Choosing the transitions of a batch: uniformly, or by priority."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.kernels import count_steps, draw
 from hotloop.training.replay.ring import ReplayError, Ring
 
-MOST_TRIES = 16
-"""How often a batch is drawn anew because a writer overtook it."""
+MAX_TRIES = 16
+"""Attempts to gather a batch that no writer overwrites in the meantime."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prioritised:
-    """Sampling in proportion to priority^alpha (Schaul et al. 2016), corrected by importance weights of power beta."""
+    """Options of sampling in proportion to priority^alpha, with importance weights^beta (Schaul et al. 2016)."""
 
     alpha: float = 0.6
     beta: float = 0.4
@@ -34,7 +34,7 @@ class Prioritised:
 
 
 class Sampler(Protocol):
-    """What a replay needs of one who chooses."""
+    """Chooses the steps of a batch."""
 
     nbytes: int
 
@@ -45,20 +45,20 @@ class Sampler(Protocol):
         ...
 
     def update(self, ids: np.ndarray, td_abs: np.ndarray) -> None:
-        """Take note of the absolute TD errors [B] of steps."""
+        """Set the priorities of steps from their absolute TD errors [B]."""
         ...
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return what it knows beside the ring."""
+        """Return the state that is not in the ring."""
         ...
 
     def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
-        """Take up a state, for a ring whose lanes will have these heads, int64 [stripes]."""
+        """Restore a state, for a ring whose lanes will have these heads, int64 [lanes]."""
         ...
 
 
 def make_sampler(ring: Ring, prioritised: Prioritised | None) -> Sampler:
-    """Return the one that was asked for."""
+    """Return a prioritised sampler, or a uniform one if `prioritised` is None."""
     if prioritised is None:
         return UniformSampler(ring)
     from hotloop.training.replay.prioritised import PrioritisedSampler
@@ -66,22 +66,24 @@ def make_sampler(ring: Ring, prioritised: Prioritised | None) -> Sampler:
     return PrioritisedSampler(ring, prioritised)
 
 
-def draw_intact(ring: Ring, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch]) -> Batch:
-    """Gather a batch with a seed of rng, again if a writer of another process overtook it meanwhile."""
+def draw_intact(
+    ring: Ring, batch: int, rng: np.random.Generator, gather: Callable[[int], Batch[np.ndarray]]
+) -> Batch[np.ndarray]:
+    """Gather a batch with a seed from `rng`; repeat if another process overwrote any of it in the meantime."""
     if batch < 1:
         raise ReplayError(f"cannot sample {batch} transitions: ask for one or more")
-    for _ in range(MOST_TRIES):
+    for _ in range(MAX_TRIES):
         found = gather(int(rng.bit_generator.random_raw()) >> 1)
         if not ring.overtaken(found.index):
             return found
     raise ReplayError(
-        f"writers overtook {MOST_TRIES} batches while they were gathered: raise the capacity or the guard "
+        f"writers overtook {MAX_TRIES} batches while they were gathered: raise the capacity or the guard "
         f"(now {ring.shape.guard} steps an environment)"
     )
 
 
 def too_few(batch: int, held: int) -> ReplayError:
-    """Say that a replay does not hold as many steps as were asked for."""
+    """Return the error for a batch larger than the number of complete steps."""
     return ReplayError(
         f"cannot sample {batch} transitions from a replay that holds {held} complete ones: "
         "add more steps before sampling"
@@ -89,12 +91,12 @@ def too_few(batch: int, held: int) -> ReplayError:
 
 
 def count_held(ring: Ring) -> int:
-    """Return how many steps of a ring may be sampled now."""
-    return count_steps(ring.heads, ring.shape, np.empty(ring.shape.stripes, np.int64))
+    """Return how many steps of a ring can be sampled now."""
+    return count_steps(ring.heads, ring.shape, np.empty(ring.shape.lanes, np.int64))
 
 
 class UniformSampler:
-    """Every complete transition is equally likely; drawn with replacement."""
+    """Draws every complete transition with equal probability, with replacement."""
 
     nbytes = 0
 
@@ -107,7 +109,7 @@ class UniformSampler:
     def draw(self, batch: int, seed: int, beta: float | None) -> tuple[np.ndarray, np.ndarray]:
         """Draw steps: ids int64 [B] and weights float32 [B], all 1."""
         ids, ring = np.empty(batch, np.int64), self._ring
-        # A copy of the heads: writers go on moving them.
+        # A copy, because writers keep advancing the heads.
         held, drawn = draw(ring.heads.copy(), ring.words, ring.shape, seed, ids)
         if held < batch:
             raise too_few(batch, held)
@@ -116,10 +118,10 @@ class UniformSampler:
         return ids, np.ones(batch, np.float32)
 
     def update(self, ids: np.ndarray, td_abs: np.ndarray) -> None:
-        """Do nothing: without priorities there are none to change."""
+        """Do nothing: there are no priorities."""
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return nothing: the ring says it all."""
+        """Return nothing: all state is in the ring."""
         return {}
 
     def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:

@@ -1,9 +1,9 @@
 """A sum tree: draws leaves in proportion to their priorities, many at a time.
 
-Nodes have eight children, which are one cache line: a tree of a million leaves is then seven levels high instead of
-twenty, and its inner nodes add a seventh to the leaves. An inner node is always computed anew from its children, never
-corrected by a difference, so the root is the sum of the leaves however long the run, and a tree that is rebuilt from
-its leaves is the same to the last bit. The smallest priority, which bounds the importance weights, is kept likewise.
+A node has eight children, one cache line: a tree of a million leaves has seven levels instead of twenty, and the inner
+nodes need a seventh of the memory of the leaves. An inner node is always recomputed from its children instead of being
+adjusted by a difference. So the root stays the sum of the leaves however long the run, and a tree rebuilt from its
+leaves is identical to the last bit. The smallest priority, which bounds the importance weights, is kept the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHIFT = 3
 
 
 def level_offsets(leaves: int) -> np.ndarray:
-    """Return where each level begins in one flat array, leaves first, root last; each filled up to whole nodes."""
+    """Return where each level starts in one flat array, leaves first, root last; levels are padded to whole nodes."""
     offsets, width = [0], leaves
     while True:
         width = -(-width // FAN)
@@ -32,12 +32,12 @@ def level_offsets(leaves: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def refresh(sums, mins, offsets, changed) -> None:
-    """Bring the inner nodes up to date after the leaves `changed` [B] were written.
+    """Update the inner nodes after the leaves `changed` [B] were written.
 
     Args:
         sums: All levels, float64 [nodes].
-        mins: The smallest leaf above 0 below each inner node, float64 [nodes - leaves].
-        offsets: Where each level begins in `sums`, int64 [levels + 1].
+        mins: Smallest leaf above 0 under each inner node, float64 [nodes - leaves].
+        offsets: Start of each level in `sums`, int64 [levels + 1].
         changed: Leaves, int64 [B].
     """
     inner = U64(offsets[1])
@@ -62,25 +62,25 @@ def refresh(sums, mins, offsets, changed) -> None:
 
 @njit(cache=True, nogil=True)
 def find_leaves(sums, offsets, seed: int, leaves) -> None:
-    """Draw leaves [B] in proportion to their priorities: one from each of B equal parts of the sum, in random order."""
+    """Draw leaves [B] in proportion to priority: one from each of B equal parts of the sum, in random order."""
     batch = leaves.shape[0]
     top = offsets.shape[0] - 2
     rest = np.empty(batch)
     for i in range(batch):
         rest[i] = (i + random_unit(seed, i)) / batch * sums[offsets[top]]
         leaves[i] = 0
-    # All descend by one level, then by the next: the processor works on many at once, and waits for memory once.
+    # Level by level for the whole batch, so that the cache misses of a level overlap.
     for level in range(top - 1, -1, -1):
         for i in range(batch):
             first = U64(offsets[level] + (leaves[i] << SHIFT))
-            # Adding up all children without a branch is quicker than stopping at the right one.
+            # Summing all children without a branch is faster than stopping at the right one.
             goal, end, before, child = rest[i], 0.0, 0.0, 0
             for k in range(FAN):
                 end += sums[first + U64(k)]
                 child += end <= goal
                 before = end if end <= goal else before
             if child == FAN:
-                # Rounding carried it past the end: take the last child that has any share, in its middle.
+                # Rounding led past the end: take the middle of the last child above 0.
                 child = FAN - 1
                 while child > 0 and sums[first + U64(child)] == 0.0:
                     child -= 1
@@ -93,12 +93,12 @@ def find_leaves(sums, offsets, seed: int, leaves) -> None:
 
 
 class SumTree:
-    """Priorities of a fixed number of leaves, all 0 at first."""
+    """Priorities of a fixed number of leaves, initially 0."""
 
     def __init__(self, leaves: int) -> None:
         self.offsets = level_offsets(leaves)
         nodes, inner = int(self.offsets[-1]), int(self.offsets[-1] - self.offsets[1])
-        # A block begins at a page, so that the children of a node never lie in a second cache line.
+        # A block is page-aligned, so the children of a node share one cache line.
         real = np.dtype(np.float64)
         arrays = allocate((Field("sums", (nodes,), real), Field("mins", (inner,), real))).arrays
         self.sums, self.mins = arrays["sums"], arrays["mins"]
@@ -107,7 +107,7 @@ class SumTree:
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
+        """Memory used."""
         return self.sums.nbytes + self.mins.nbytes
 
     @property
@@ -117,16 +117,16 @@ class SumTree:
 
     @property
     def least(self) -> float:
-        """The smallest priority above 0; infinity if there is none."""
+        """The smallest priority above 0, or infinity."""
         return float(self.mins[-1])
 
     def set(self, leaves: np.ndarray, priorities: np.ndarray) -> None:
-        """Set the priorities [B] of leaves [B]; of a leaf that is there twice, the last counts."""
+        """Set the priorities [B] of leaves [B]; if a leaf occurs twice, the last one counts."""
         self.leaves[leaves] = priorities
         self.refresh(leaves)
 
     def refresh(self, changed: np.ndarray) -> None:
-        """Bring the sums up to date after `leaves` was written at `changed` [B]."""
+        """Update the inner nodes after `self.leaves` was written at `changed` [B]."""
         refresh(self.sums, self.mins, self.offsets, changed)
 
     def sample(self, batch: int, seed: int) -> np.ndarray:
@@ -136,5 +136,5 @@ class SumTree:
         return leaves
 
     def rebuild(self) -> None:
-        """Compute every inner node from the leaves."""
+        """Recompute every inner node from the leaves."""
         self.refresh(np.arange(0, len(self.leaves), FAN))
