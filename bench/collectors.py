@@ -121,7 +121,7 @@ class InPlace:
         self._workers._grant()
 
     def pause(self) -> None:
-        self._workers._board.orders[LIMIT] = 0
+        self._workers._control.orders[LIMIT] = 0
         time.sleep(0.3)  # a fragment, and what of it is not published yet
         self._workers.attend()
         self._workers._look()
@@ -130,8 +130,8 @@ class InPlace:
         self._workers.collect(1)
 
     def made(self) -> tuple[int, float, float]:
-        spent = self._workers._board.spent()
-        return int(self._workers._board.rows[:, STEPS].sum()), spent.transport_s, spent.busy_s
+        spent = self._workers._control.spent()
+        return int(self._workers._control.rows[:, STEPS].sum()), spent.transport_s, spent.busy_s
 
     def lost(self) -> int:
         """How many steps were made, and are not and were not in replay. Only while all stand still."""

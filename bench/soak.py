@@ -51,7 +51,7 @@ class Soak:
     def take(self, told: Collected) -> None:
         self.steps += told.steps
         self.lost += told.lost
-        self.gone += told.gone
+        self.gone += told.lost_with_worker
         self.episodes += len(told.episodes)
         self.restarts += [each.reason for each in told.restarts]
 

@@ -82,7 +82,7 @@ def test_a_reader_that_is_overtaken_reads_again(published: list[int]) -> None:
 def test_a_writer_killed_in_the_middle_does_no_harm() -> None:
     publisher = Publisher(same(1, 100))
     reader = Subscriber(publisher.handle())
-    publisher._marks[weights.BEGUN] = 2
+    publisher._versions[weights.STARTED] = 2
     publisher._copies[0]["w"][:50] = 2
     found = reader.read()
     assert found is not None and reader.version == 1

@@ -1,4 +1,4 @@
-"""Collectors in this process and in others: the same experience, counted right; what cannot be is refused."""
+"""InProcess and Workers: same steps, correct counts, replaced workers, rejected arguments."""
 
 from __future__ import annotations
 
@@ -23,63 +23,63 @@ from tests.collecting import ROOT, check_batch, light_job, light_replay, light_w
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
 from hotloop.training.collect import Collected, CollectError, Episode, InProcess, Job, Recipe, WorkerOptions, Workers
-from hotloop.training.collect import control_block as on
+from hotloop.training.collect import control_block as control
 from hotloop.training.collect.player import plain_figures
-from hotloop.training.collect.worker_handle import Hired, Pulse
+from hotloop.training.collect.worker_handle import HangDetector, WorkerHandle
 from hotloop.training.collect.worker_main import Outbox
 from hotloop.training.replay import FrameReplay, ReplayError
 from hotloop.training.replay.writers import LaneWriter
 
-PATIENCE_S = 90.0
+TIMEOUT_S = 90.0
 
 
 @pytest.fixture(autouse=True)
-def findable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers look for modules where this process does."""
+def importable_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers import from the `sys.path` of this process."""
     monkeypatch.syspath_prepend(str(ROOT))
 
 
-def patiently(pause_s: float = 0.02) -> Iterator[None]:
-    until = now_ns() + round(PATIENCE_S * 1e9)
-    while now_ns() < until:
+def until_timeout(pause_s: float = 0.02) -> Iterator[None]:
+    end = now_ns() + round(TIMEOUT_S * 1e9)
+    while now_ns() < end:
         yield
         time.sleep(pause_s)
 
 
 def steps_in(replay: FrameReplay) -> int:
-    """Count the steps that are in a replay which has not gone round, from its records alone."""
+    """Count the steps in a replay that has not wrapped around, from its records alone."""
     heads, flags = replay.ring.heads, replay.ring.records["flags"]
     return sum(int(((flags[lane, : heads[lane]] & 8) == 0).sum()) for lane in range(len(heads)))
 
 
-def gather(collector: Any, chunks: list[int]) -> list[Collected]:
+def collect_all(collector: InProcess | Workers, chunks: list[int]) -> list[Collected]:
     return [collector.collect(each) for each in chunks]
 
 
-def test_two_workers_fill_a_replay_with_whole_steps() -> None:
+def test_two_workers_fill_a_replay_with_intact_steps() -> None:
     replay, rng = light_replay(40_000), np.random.default_rng(0)
     with Workers(light_job(), replay, light_weights(), WorkerOptions(count=2, ahead=100)) as workers:
-        told, came, asked = [], set(), 3000
-        for _ in patiently():  # until both have begun
-            told.append(workers.collect(20))
-            asked += 20
+        results, sampled, requested = [], set(), 3000
+        for _ in until_timeout():  # until both have started
+            results.append(workers.collect(20))
+            requested += 20
             if min(replay.ring.heads) > 50:
                 break
         for k in range(30):
-            told.append(workers.collect(100))
+            results.append(workers.collect(100))
             batch = replay.sample(32, rng)
             workers.sampled(batch.index)
-            came |= check_batch(batch)
+            sampled |= check_batch(batch)
             assert workers.publish(light_weights(k + 2.0)) == k + 2
         pids = workers.processes
         assert all(psutil.pid_exists(each) for each in pids)
     assert not any(psutil.pid_exists(each) for each in pids)
-    made = sum(each.steps for each in told)
-    assert asked <= made <= asked + 100 + 2 * 16
-    assert all(each.frames == each.steps for each in told)
-    assert made <= steps_in(replay) <= made + 2 * 16 + 100  # what came after the last look
+    made = sum(each.steps for each in results)
+    assert requested <= made <= requested + 100 + 2 * 16
+    assert all(each.frames == each.steps for each in results)
+    assert made <= steps_in(replay) <= made + 2 * 16 + 100  # some arrive after the last count
     assert min(replay.ring.heads) > 50
-    episodes = [each for one in told for each in one.episodes]
+    episodes = [each for one in results for each in one.episodes]
     assert {each.lane for each in episodes} == {0, 1}
     for each in episodes:
         assert each.figures["distance"] == each.length
@@ -87,26 +87,26 @@ def test_two_workers_fill_a_replay_with_whole_steps() -> None:
         assert each.figures["flag"] is bool(each.length % 2)
         assert set(each.figures) == {"episode", "flag", "distance"}
     assert sum(each.length for each in episodes) <= made
-    assert len({each[0] for each in came}) > 20
-    assert not any(each.restarts for each in told)
-    assert all(each.overwritten == 0 for each in told)
-    spent = [getattr(told[-1].spent, each.name) for each in fields(told[-1].spent)]
-    assert min(spent) >= 0 and sum(one.spent.env_s for one in told) > 0
+    assert len({each[0] for each in sampled}) > 20
+    assert not any(each.restarts for each in results)
+    assert all(each.overwritten == 0 for each in results)
+    spent = [getattr(results[-1].spent, each.name) for each in fields(results[-1].spent)]
+    assert min(spent) >= 0 and sum(one.spent.env_s for one in results) > 0
 
 
-def test_workers_stop_ahead_of_the_learner() -> None:
+def test_workers_stop_when_they_are_far_enough_ahead() -> None:
     replay = light_replay(2000)
     with Workers(light_job(), replay, light_weights(), WorkerOptions(count=2, ahead=200)) as workers:
-        workers.collect(50)
-        for _ in patiently():
+        first = workers.collect(50)
+        for _ in until_timeout():
             if steps_in(replay) >= 250:
                 break
         time.sleep(0.3)
         assert 250 <= steps_in(replay) <= 250 + 2 * 16
-        told = workers.collect(1)
-        assert told.steps > 0
-        waited_s = told.spent.ratio_s
-        for _ in patiently():  # a wait is reported when it is over, by whichever worker gets the processor
+        result = workers.collect(1)
+        assert first.steps + result.steps >= 250
+        waited_s = result.spent.ratio_s
+        for _ in until_timeout():  # a wait is reported when it is over, by whichever worker gets the processor
             if waited_s > 0.2:
                 break
             waited_s += workers.collect(200).spent.ratio_s
@@ -118,12 +118,12 @@ def test_new_weights_reach_all_workers() -> None:
         versions = set()
         for k in range(5):
             newest = workers.publish(light_weights(k + 2.0))
-            for _ in patiently():
-                told = workers.collect(100)
-                versions |= {each.version for each in told.episodes}
-                if newest in versions and told.lag == 0:
+            for _ in until_timeout():
+                result = workers.collect(100)
+                versions |= {each.version for each in result.episodes}
+                if newest in versions and result.lag == 0:
                     break
-            assert newest in versions and told.lag == 0
+            assert newest in versions and result.lag == 0
         assert versions >= set(range(2, 7))
 
 
@@ -131,15 +131,15 @@ def run_lockstep(seed: int, workers: int, **options: Any) -> tuple[dict[str, np.
     replay = light_replay(500, lanes=2)
     chosen = WorkerOptions(count=workers, lockstep=True)
     with Workers(light_job(seed, **options), replay, light_weights(), chosen) as collector:
-        told = gather(collector, [64, 3, 100, 256])
+        results = collect_all(collector, [64, 3, 100, 256])
         collector.publish(light_weights(2.0))
-        told += gather(collector, [300, 500])
-        for one in told:
+        results += collect_all(collector, [300, 500])
+        for one in results:
             assert not one.restarts
-    return replay.state(), told
+    return replay.state(), results
 
 
-def same_told(a: list[Collected], b: list[Collected]) -> None:
+def assert_same_results(a: list[Collected], b: list[Collected]) -> None:
     for one, other in zip(a, b, strict=True):
         key = lambda each: each.lane  # noqa: E731
         assert sorted(one.episodes, key=key) == sorted(other.episodes, key=key)
@@ -150,52 +150,53 @@ def same_state(a: dict[str, np.ndarray], b: dict[str, np.ndarray]) -> bool:
     return all(np.array_equal(a[name], b[name]) for name in ("heads", "words", "frames"))
 
 
-def test_lockstep_repeats_itself_whatever_the_timing() -> None:
-    state, told = run_lockstep(5, 2)
-    again, told_again = run_lockstep(5, 2, pause_s=0.002)
+def test_lockstep_is_reproducible_whatever_the_timing() -> None:
+    state, results = run_lockstep(5, 2)
+    again, results_again = run_lockstep(5, 2, pause_s=0.002)
     assert same_state(state, again)
-    same_told(told, told_again)
-    assert [one.steps for one in told] == [64, 4, 100, 256, 300, 500]
-    assert told[-1].overwritten > 0
+    assert_same_results(results, results_again)
+    assert [one.steps for one in results] == [64, 4, 100, 256, 300, 500]
+    assert results[-1].overwritten > 0
     other, _ = run_lockstep(6, 2)
     assert not same_state(state, other)
 
 
-def test_lockstep_is_what_one_process_does() -> None:
-    state, told = run_lockstep(5, 1)
+def test_lockstep_equals_in_process() -> None:
+    state, results = run_lockstep(5, 1)
     replay = light_replay(500, lanes=2)
     with InProcess(light_job(5), replay, light_weights()) as collector:
-        here = gather(collector, [64, 3, 100, 256])
+        here = collect_all(collector, [64, 3, 100, 256])
         assert collector.publish(light_weights(2.0)) == 2
-        here += gather(collector, [300, 500])
+        here += collect_all(collector, [300, 500])
     assert same_state(state, replay.state())
-    same_told(told, here)
+    assert_same_results(results, here)
 
 
-def test_a_policy_is_told_how_far_all_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_policy_gets_the_steps_of_all_environments(monkeypatch: pytest.MonkeyPatch) -> None:
     from tests import collecting
 
-    seen = []
-    monkeypatch.setattr(collecting.LightPolicy, "act", told_steps(seen, collecting.LightPolicy.act))
+    steps_given: list[int] = []
+    act = recording_steps(steps_given, collecting.LightPolicy.act)
+    monkeypatch.setattr(collecting.LightPolicy, "act", act)
     with InProcess(light_job(), light_replay(200, lanes=3), light_weights()) as collector:
         collector.collect(7)
         state = json.loads(json.dumps(collector.state()))
         collector.restore(state)
         collector.collect(1)
         assert collector.collect(5).steps == 6
-    assert seen == [0, 3, 6, 9, 12]
+    assert steps_given == [0, 3, 6, 9, 12]
 
 
-def told_steps(seen: list[int], act: Any) -> Any:
-    def told(self: Any, stacks: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
-        seen.append(steps)
+def recording_steps(given: list[int], act: Any) -> Any:
+    def record_and_act(self: Any, stacks: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
+        given.append(steps)
         return act(self, stacks, steps, rng)
 
-    return told
+    return record_and_act
 
 
 @pytest.mark.parametrize("lockstep", [False, True])
-def test_a_resumed_run_goes_on_with_new_episodes(lockstep: bool) -> None:
+def test_a_resumed_run_continues_with_new_episodes(lockstep: bool) -> None:
     replay, options = light_replay(3000), WorkerOptions(count=2, ahead=0, lockstep=lockstep)
     with Workers(light_job(), replay, light_weights(), options) as workers:
         workers.collect(200)
@@ -206,16 +207,15 @@ def test_a_resumed_run_goes_on_with_new_episodes(lockstep: bool) -> None:
     again.restore(kept)
     with Workers(light_job(), again, light_weights(), options) as workers:
         workers.restore(state)
-        told = workers.collect(300)
+        result = workers.collect(300)
         with pytest.raises(CollectError, match="before collect and start"):
             workers.restore(state)
         after = sum(workers.state()["steps"])
         assert workers.state()["life"] == 1
-    assert after - state["told"] >= told.steps >= 500 - before
-    assert not lockstep or after - before == told.steps == 300
+    assert after - state["told"] >= result.steps >= 500 - before
+    assert not lockstep or after - before == result.steps == 300
     check_batch(again.sample(300, np.random.default_rng(0)))
-    # Other seeds than before: no episode comes twice.
-    # Of both workers: on a busy machine one may have collected all there is.
+    # Seeds differ from those before, so no episode occurs twice. On a busy machine one worker may have done it all.
     ring, names = again.ring, []
     for lane, head in enumerate(ring.heads):
         begins = np.flatnonzero(ring.records["flags"][lane, :head] & 4) + lane * ring.shape.length
@@ -223,91 +223,91 @@ def test_a_resumed_run_goes_on_with_new_episodes(lockstep: bool) -> None:
     assert len(names) == len(set(names)) > 10
 
 
-def test_steps_that_came_while_a_checkpoint_was_made_are_counted_when_it_is_resumed() -> None:
+def test_steps_that_arrive_while_a_checkpoint_is_saved_are_counted_after_resuming() -> None:
     replay, options = light_replay(3000), WorkerOptions(count=2, ahead=200)
     with Workers(light_job(), replay, light_weights(), options) as workers:
-        told = workers.collect(50).steps
+        reported = workers.collect(50).steps
         state = json.loads(json.dumps(workers.state()))
-        # Allows 50 more, so that steps arrive after the state even if workers were as far ahead as they may be.
+        # Allow 50 more, so that steps arrive after the state was taken even if workers had reached their limit.
         workers.collect(50)
-        for _ in patiently():
+        for _ in until_timeout():
             if steps_in(replay) >= 300:
                 break
     made = steps_in(replay)
-    assert state["told"] == told < made
+    assert state["told"] == reported < made
     again = light_replay(3000)
     again.restore(replay.state())
     with Workers(light_job(), again, light_weights(), options) as workers:
         workers.restore(state)
         assert sum(workers.state()["steps"]) == made
-        assert workers._tell(0.0).steps == made - told
+        assert workers._report(0.0).steps == made - reported
 
 
-def test_workers_are_ready_before_anything_is_asked_of_them() -> None:
+def test_get_ready_starts_workers_without_collecting() -> None:
     replay = light_replay(3000)
     with Workers(light_job(), replay, light_weights(), WorkerOptions(count=2, ahead=0)) as workers:
         workers.get_ready()
         pids = workers.processes
-        assert [each.ready for each in workers._hired] == [True, True]
+        assert [each.ready for each in workers._workers] == [True, True]
         time.sleep(0.3)
-        assert replay.ring.heads.tolist() == [0, 0], "nobody plays before it is asked to"
-        told = workers.collect(100)
-        assert workers.processes == pids and not told.restarts
+        assert replay.ring.heads.tolist() == [0, 0], "no steps before the first collect"
+        result = workers.collect(100)
+        assert workers.processes == pids and not result.restarts
     refused = Workers(light_job(trouble="refuse"), light_replay(3000), light_weights(), WorkerOptions(count=2))
     with refused, pytest.raises(CollectError, match="not for you"):
         refused.get_ready()
 
 
-def test_what_goes_with_a_worker_that_ends_is_counted() -> None:
+def test_steps_lost_with_a_worker_are_counted() -> None:
     job, replay = light_job(trouble="die", at=50), light_replay(3000, lanes=1)
     workers = Workers(job, replay, light_weights(), WorkerOptions(count=1, ahead=0, restarts=1))
     with workers, pytest.raises(CollectError, match="SIGKILL"):
         workers.collect(1000)
     # Two workers made 50 steps each, and died in the next.
-    gone = 2 * 50 - steps_in(replay)
-    assert 0 < gone < 2 * 15
-    told = workers._tell(0.0)
-    assert (told.steps, told.gone, told.lost) == (100 - gone, gone, 0)
+    lost = 2 * 50 - steps_in(replay)
+    assert 0 < lost < 2 * 15
+    result = workers._report(0.0)
+    assert (result.steps, result.lost_with_worker, result.lost) == (100 - lost, lost, 0)
 
 
-def test_what_was_stored_and_never_came_is_lost() -> None:
+def test_stored_steps_that_are_not_in_replay_count_as_lost() -> None:
     workers = Workers(light_job(), light_replay(3000, lanes=3), light_weights(), WorkerOptions(count=2))
     with workers:
-        rows = workers._board.rows  # of workers that are not started: nobody writes there
+        rows = workers._control.rows  # no worker runs, so nothing else writes them
         workers._made[:] = 10, 20, 30
-        rows[:, on.STORED] = 10, 52
-        assert workers._tell(0.0).lost == 2
-        rows[:, on.STEPS] = 14, 55
-        workers._settle(1)
-        rows[1] = 50  # what a new one would begin with
-        told = workers._tell(0.0)
-        assert (told.lost, told.gone) == (0, 3)
-        rows[0, on.STORED] = 11
-        assert workers._tell(0.0).lost == 1
+        rows[:, control.STORED] = 10, 52
+        assert workers._report(0.0).lost == 2
+        rows[:, control.STEPS] = 14, 55
+        workers._count_lost_with(1)
+        rows[1] = 50  # as for a new worker
+        result = workers._report(0.0)
+        assert (result.lost, result.lost_with_worker) == (0, 3)
+        rows[0, control.STORED] = 11
+        assert workers._report(0.0).lost == 1
 
 
-def test_what_is_lost_in_one_process_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_process_counts_lost_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     publish = LaneWriter._publish
 
-    def forget(self: LaneWriter, end: int) -> None:
+    def drop(self: LaneWriter, end: int) -> None:
         monkeypatch.setattr(LaneWriter, "_publish", publish)
         self._unpublished = 0
 
     with InProcess(light_job(longest=1), light_replay(200, lanes=1), light_weights()) as collector:
         assert collector.collect(5).lost == 0
-        monkeypatch.setattr(LaneWriter, "_publish", forget)
-        told = collector.collect(5)
-        assert (told.steps, told.lost) == (4, 1), "an episode of one step, published at its end"
+        monkeypatch.setattr(LaneWriter, "_publish", drop)
+        result = collector.collect(5)
+        assert (result.steps, result.lost) == (4, 1), "an episode of one step, published at its end"
 
 
-def test_a_killed_worker_is_replaced_and_said_so() -> None:
+def test_a_killed_worker_is_replaced_and_reported() -> None:
     replay = light_replay(3000)
     with Workers(light_job(), replay, light_weights(), WorkerOptions(count=2, ahead=0)) as workers:
         workers.collect(100)
         victim = workers.processes[1]
         os.kill(victim, signal.SIGKILL)
         restarts = list(workers.collect(100).restarts)
-        for _ in patiently():
+        for _ in until_timeout():
             if restarts:
                 break
             restarts += workers.collect(100).restarts
@@ -315,57 +315,57 @@ def test_a_killed_worker_is_replaced_and_said_so() -> None:
         assert (restart.worker, restart.reason) == (1, "it was killed by SIGKILL")
         assert victim not in workers.processes
         before = int(replay.ring.heads[1])
-        for _ in patiently():
+        for _ in until_timeout():
             workers.collect(100)
             if replay.ring.heads[1] > before:
                 break
         assert replay.ring.heads[1] > before
-        os.kill(workers.processes[0], signal.SIGTERM)  # for the one who started them to decide
+        os.kill(workers.processes[0], signal.SIGTERM)  # workers leave signals to the learner
         assert not workers.collect(100).restarts
 
 
-def test_a_worker_that_hangs_is_replaced(tmp_path: Path) -> None:
+def test_a_hung_worker_is_replaced(tmp_path: Path) -> None:
     job = light_job(trouble="hang", at=60, once=str(tmp_path / "once"))
     options = WorkerOptions(count=1, ahead=0, hang_s=2)
     with Workers(job, light_replay(3000, lanes=1), light_weights(), options) as workers:
-        told = gather(workers, [100, 100])
-        assert {each.reason for one in told for each in one.restarts} == {"it did not move for 2 s"}
+        results = collect_all(workers, [100, 100])
+        assert {each.reason for one in results for each in one.restarts} == {"it did not move for 2 s"}
 
 
-def test_a_worker_hangs_only_if_it_does_not_move_after_it_was_suspected_either() -> None:
+def test_a_worker_is_hung_only_if_it_stays_silent_after_it_was_suspected() -> None:
     second = 1_000_000_000
-    pulse = Pulse(started_ns=0)
-    assert not pulse.lost(beat_ns=0, most_ns=10 * second, now=9 * second)
-    assert not pulse.lost(0, 10 * second, 10 * second)  # suspected
-    assert not pulse.lost(0, 10 * second, 10 * second + second // 2)
-    assert pulse.lost(0, 10 * second, 11 * second)
-    # All were suspended for a minute: it moves as soon as it is let.
-    assert not pulse.lost(11 * second, 10 * second, 71 * second)
-    assert not pulse.lost(71 * second + 1, 10 * second, 72 * second)
-    # Suspected anew from the beginning if it moved once in between.
-    assert not pulse.lost(72 * second, 10 * second, 83 * second)
-    assert not pulse.lost(73 * second, 10 * second, 84 * second)
-    assert pulse.lost(73 * second, 10 * second, 85 * second)
-    # One that has just been started is not judged by its predecessor.
-    assert not Pulse(100 * second).lost(0, 10 * second, 105 * second)
+    detector = HangDetector(started_ns=0)
+    assert not detector.is_hung(heartbeat_ns=0, timeout_ns=10 * second, now=9 * second)
+    assert not detector.is_hung(0, 10 * second, 10 * second)  # suspected
+    assert not detector.is_hung(0, 10 * second, 10 * second + second // 2)
+    assert detector.is_hung(0, 10 * second, 11 * second)
+    # The machine was suspended for a minute; afterwards the worker moves again.
+    assert not detector.is_hung(11 * second, 10 * second, 71 * second)
+    assert not detector.is_hung(71 * second + 1, 10 * second, 72 * second)
+    # A heartbeat in between restarts the suspicion.
+    assert not detector.is_hung(72 * second, 10 * second, 83 * second)
+    assert not detector.is_hung(73 * second, 10 * second, 84 * second)
+    assert detector.is_hung(73 * second, 10 * second, 85 * second)
+    # A new worker is not judged by the heartbeat of its predecessor.
+    assert not HangDetector(100 * second).is_hung(0, 10 * second, 105 * second)
 
 
-def test_a_worker_that_fails_says_why(tmp_path: Path) -> None:
+def test_the_error_of_a_worker_is_reported(tmp_path: Path) -> None:
     job = light_job(trouble="fail", at=80, once=str(tmp_path / "once"))
     with Workers(job, light_replay(3000, lanes=1), light_weights(), WorkerOptions(count=1, ahead=0)) as workers:
-        told = gather(workers, [100, 100])
-    (restart,) = [each for one in told for each in one.restarts]
+        results = collect_all(workers, [100, 100])
+    (restart,) = [each for one in results for each in one.restarts]
     assert restart.reason.startswith("ValueError: no more after 80 steps (collecting.py:")
 
 
-def test_a_worker_that_leaves_is_replaced_until_it_is_enough() -> None:
+def test_a_worker_that_exits_is_replaced_up_to_the_allowed_restarts() -> None:
     job, options = light_job(trouble="exit", at=50), WorkerOptions(count=1, ahead=0, restarts=1)
     replay = light_replay(3000, lanes=1)
     workers = Workers(job, replay, light_weights(), options)
     message = r"worker 0: it ended by itself with exit code 7; 1 workers were replaced already"
     with workers, pytest.raises(CollectError, match=message):
         workers.collect(1000)
-    assert steps_in(replay) == 2 * 50  # nothing that was made before is lost
+    assert steps_in(replay) == 2 * 50  # a regular exit publishes every step
     assert sum(workers.state()["steps"]) == 2 * 50
 
 
@@ -376,14 +376,14 @@ def test_a_worker_that_leaves_is_replaced_until_it_is_enough() -> None:
         ("refuse", r"^this game is not for you: buy another$"),
     ],
 )
-def test_what_cannot_start_is_said(trouble: str, message: str) -> None:
+def test_a_worker_that_cannot_start_raises(trouble: str, message: str) -> None:
     replay = light_replay(3000, lanes=1)
     workers = Workers(light_job(trouble=trouble), replay, light_weights(), WorkerOptions(count=1))
     with workers, pytest.raises(CollectError, match=message):
         workers.collect(10)
 
 
-def test_workers_that_were_forgotten_end() -> None:
+def test_dropping_the_collector_ends_its_workers() -> None:
     workers = Workers(light_job(), light_replay(1000), light_weights())
     workers.start()
     pids = workers.processes
@@ -401,7 +401,7 @@ def test_workers_started_by_a_thread_outlive_it() -> None:
         assert not workers.collect(300).restarts
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_invalid_arguments_are_rejected() -> None:
     shared = light_replay(1000)
     with pytest.raises(CollectError, match="3 workers cannot share 2 lanes"):
         Workers(light_job(), shared, light_weights(), WorkerOptions(count=3))
@@ -420,7 +420,7 @@ def test_what_cannot_be_is_refused() -> None:
     assert issubclass(CollectError, HotloopError)
 
 
-def test_a_closed_collector_says_so() -> None:
+def test_a_closed_collector_raises() -> None:
     for make in (InProcess, Workers):
         collector = make(light_job(), light_replay(1000), light_weights())
         with pytest.raises(CollectError, match="steps is 0"):
@@ -433,44 +433,45 @@ def test_a_closed_collector_says_so() -> None:
             collector.publish(light_weights())
 
 
-def test_figures_are_plain() -> None:
+def test_figures_are_plain_python_values() -> None:
     info = {"x": np.float32(2), "n": np.int64(3), "flag": np.True_, "word": "hi", "none": None, "many": np.zeros(3)}
     assert plain_figures(info) == {"x": 2.0, "n": 3, "flag": True, "word": "hi"}
     assert plain_figures(info, ("n", "many", "missing")) == {"n": 3}
 
 
-def test_an_outbox_never_waits_for_one_who_does_not_listen() -> None:
+def test_an_outbox_never_blocks_when_the_learner_does_not_read() -> None:
     near, far = socket.socketpair()
     with near, far:
         outbox, sent = Outbox(near), 0
         poll = select.poll()
         poll.register(near.fileno(), select.POLLOUT)
-        for _ in range(3000):  # a blocking send would never come back from here
+        for _ in range(3000):  # a blocking send would never return
             outbox.put([Episode(0, 1.0, sent, {"word": "x" * 400})])
             sent += 1
         assert not poll.poll(0)
-        said = b""
+        received = b""
         far.setblocking(False)
-        while outbox.waiting:
-            said += far.recv(1 << 20)
+        while outbox.has_unsent:
+            received += far.recv(1 << 20)
             outbox.put([])
-        said += far.recv(1 << 24)
-        came = [each for line in said.splitlines() for each in json.loads(line)["episodes"]]
-        assert [each["length"] for each in came] == list(range(sent))
+        received += far.recv(1 << 24)
+        episodes = [each for line in received.splitlines() for each in json.loads(line)["episodes"]]
+        assert [each["length"] for each in episodes] == list(range(sent))
 
 
-def test_a_message_that_is_not_whole_is_not_waited_for() -> None:
+def test_an_incomplete_message_is_not_waited_for() -> None:
     near, far = socket.socketpair()
     with near, far:
-        hired = Hired.__new__(Hired)
+        worker = WorkerHandle.__new__(WorkerHandle)
         near.setblocking(False)
-        hired.line, hired._heard, hired.ready, hired.failed, hired.mistake = near, b"", False, None, False
-        assert hired.hear() == [] and not hired.ready
+        worker.connection, worker._received = near, b""
+        worker.ready, worker.failure, worker.usage_error = False, None, False
+        assert worker.receive() == [] and not worker.ready
         far.sendall(b'{"ready": true}\n{"episodes": [{"lane"')
-        assert hired.hear() == [] and hired.ready
+        assert worker.receive() == [] and worker.ready
         far.sendall(b': 1}]}\n{"episodes": [{"lane": 2}]}\n{"fai')
-        assert hired.hear() == [{"lane": 1}, {"lane": 2}]
-        far.sendall(b'led": "no"}\n{')
+        assert worker.receive() == [{"lane": 1}, {"lane": 2}]
+        far.sendall(b'lure": "no"}\n{')
         far.close()
-        assert hired.hear() == [] and hired.failed == "no" and not hired.mistake
-        assert hired.hear() == []
+        assert worker.receive() == [] and worker.failure == "no" and not worker.usage_error
+        assert worker.receive() == []

@@ -25,7 +25,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def got(steps: int, *lengths: int, flag: bool = False, **more: object) -> Collected:
     figures = {"distance": 100.0, "flag": flag, "cause": "death"}
     episodes = tuple(Episode(0, 1.5, length, figures) for length in lengths)
-    spent = Spent(act_s=1.0, env_s=5.0, store_s=0.5, weights_s=0.25, told_s=0.25, ratio_s=3.0)
+    spent = Spent(act_s=1.0, env_s=5.0, store_s=0.5, weights_s=0.25, report_s=0.25, ratio_s=3.0)
     told: dict[str, object] = {"steps": steps, "frames": 4 * steps, "episodes": episodes, "seconds": 0.0}
     return Collected(**(told | {"spent": spent} | more))  # type: ignore[arg-type]
 
@@ -71,8 +71,8 @@ def test_steps_that_never_came_and_those_of_ended_workers_are_summed_apart() -> 
     fed = Feeding(16)
     fed.take(got(10, 8))
     fed.take(got(4, 9, lost=3))
-    fed.take(got(4, gone=14))
-    fed.take(got(4, lost=1, gone=2))
+    fed.take(got(4, lost_with_worker=14))
+    fed.take(got(4, lost=1, lost_with_worker=2))
     told = fed.scalars(0)
     assert (told["lost"], told["gone"]) == (4, 16)
 
@@ -98,7 +98,7 @@ def test_the_age_of_weights_is_that_of_the_one_who_lags_most() -> None:
 
 def test_it_goes_on_from_a_checkpoint() -> None:
     fed = Feeding(2)
-    fed.take(got(10, 12, 3, 3, flag=True, overwritten=5, lost=8, gone=2, restarts=(Restart(0, "killed"),)))
+    fed.take(got(10, 12, 3, 3, flag=True, overwritten=5, lost=8, lost_with_worker=2, restarts=(Restart(0, "killed"),)))
     fed.next_epoch()
     again = Feeding(2)
     again.restore(json.loads(json.dumps(fed.state())), version=9, updates=40)

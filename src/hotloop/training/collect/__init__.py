@@ -1,8 +1,7 @@
-"""Collectors: how experience gets from environments into replay, behind one small interface.
+"""Collectors run environments and write their steps into a replay.
 
-`InProcess` steps environments in this process; `Workers` in processes of their own, each of which writes its own
-stripes of a shared replay. `collect(steps)` goes on until so many more steps are there, `publish(weights)` hands new
-weights out.
+`InProcess` steps environments in this process. `Workers` steps them in worker processes, each of which writes its own
+lanes of a shared replay. `collect(steps)` waits for more steps; `publish(weights)` sends new weights to the policies.
 """
 
 from __future__ import annotations

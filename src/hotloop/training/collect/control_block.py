@@ -1,7 +1,7 @@
-"""What the one who learns and its workers tell each other without a message: numbers in shared memory.
+"""Numbers in shared memory through which the learner and its workers coordinate without messages.
 
-Each number has one writer. The learner writes how far workers may go, a worker how far it is, when it last moved, and
-where its time went, in a row of its own, two cache lines long, so that nobody slows another down.
+Each number has a single writer. The learner writes how far workers may go. A worker writes its progress, heartbeat and
+times into a row of its own, two cache lines long, so that workers do not slow each other down by false sharing.
 """
 
 from __future__ import annotations
@@ -15,32 +15,33 @@ import numpy as np
 from hotloop.training.collect.interface import Spent
 from hotloop.training.shared_memory import Block, Field, allocate, attach
 
-STEPS, BEAT, VERSION, IDLE = range(4)
-"""Columns of a worker's row: steps made, when it last moved (ns), weights in use, the limit it has reached."""
-ACT, ENV, STORE, WEIGHTS, TOLD, RATIO = range(4, 10)
-"""Nanoseconds, as in `Spent`, over all lives of the worker."""
+STEPS, HEARTBEAT, VERSION, REACHED = range(4)
+"""Columns of a worker's row: steps made, time of the last sign of life (ns), version of its weights, and the limit at
+which it stopped."""
+ACT, ENV, STORE, WEIGHTS, REPORT, RATIO = range(4, 10)
+"""Nanoseconds as in `Spent`, summed over the worker and those it replaced."""
 STORED = 10
-"""Of the steps made, those that it has brought into replay: written after the head that shows them was moved."""
+"""Steps made that are in replay; written after the lane's head was advanced."""
 COLUMNS: Final = 16
 STOP, LIMIT, WAITING = range(3)
-"""Orders: workers shall end; steps that all may have made together; the learner waits and wants to be woken."""
+"""Orders: whether workers must stop; steps that all together may have made; whether the learner waits to be woken."""
 INT = np.dtype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class BoardHandle:
-    """What a worker needs to find the board. Picklable."""
+class ControlHandle:
+    """Lets a worker attach to the control block. Picklable."""
 
     path: Path
     workers: int
 
 
-class Board:
-    """The numbers, as this process sees them.
+class ControlBlock:
+    """The shared numbers, mapped into this process.
 
     Attributes:
         orders: int64 [8].
-        limits: int64 [workers]: steps that each may have made, in lock-step.
+        limits: int64 [workers]: steps that each worker may have made, in lock-step.
         rows: int64 [workers, 16].
     """
 
@@ -50,29 +51,29 @@ class Board:
         self.rows = block.arrays["rows"]
 
     @classmethod
-    def make(cls, workers: int) -> Board:
-        """Make a board for so many."""
-        return cls(allocate(board_fields(workers), "shared"))
+    def make(cls, workers: int) -> ControlBlock:
+        """Allocate the block."""
+        return cls(allocate(control_fields(workers), "shared"))
 
     @classmethod
-    def attach(cls, handle: BoardHandle) -> Board:
-        """See the board of another process."""
-        return cls(attach(handle.path, board_fields(handle.workers)))
+    def attach(cls, handle: ControlHandle) -> ControlBlock:
+        """Map the block of another process."""
+        return cls(attach(handle.path, control_fields(handle.workers)))
 
-    def handle(self) -> BoardHandle:
-        """Return what workers need."""
+    def handle(self) -> ControlHandle:
+        """Return the handle with which workers attach."""
         assert self._block.path is not None
-        return BoardHandle(self._block.path, len(self.rows))
+        return ControlHandle(self._block.path, len(self.rows))
 
     def spent(self) -> Spent:
-        """Return where the time of all workers went."""
+        """Return the time spent by all workers."""
         return Spent(*(self.rows[:, ACT : RATIO + 1].sum(0) / 1e9).tolist())
 
     def close(self) -> None:
-        """Let nobody attach from here on."""
+        """Let no further process attach."""
         self._block.close()
 
 
-def board_fields(workers: int) -> tuple[Field, ...]:
-    """Lay out a board."""
+def control_fields(workers: int) -> tuple[Field, ...]:
+    """Return the arrays of the block."""
     return Field("orders", (8,), INT), Field("limits", (workers,), INT), Field("rows", (workers, COLUMNS), INT)

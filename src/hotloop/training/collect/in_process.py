@@ -1,4 +1,4 @@
-"""The collector that steps environments in this process: no transport, no waiting, and every step repeatable."""
+"""The collector that steps environments in this process: no transport, no waiting, and reproducible."""
 
 from __future__ import annotations
 
@@ -19,46 +19,46 @@ NS = 1e9
 
 
 class InProcess:
-    """Plays one environment for each lane of a replay, in turn.
+    """Plays one environment per lane of a replay, one after the other.
 
     Args:
-        job: What is played, by whom.
-        replay: Where steps go; nobody else may add to it.
-        weights: The first ones of the policy.
+        job: Environment and policy.
+        replay: Receives the steps. Nothing else may add to it.
+        weights: Initial weights of the policy.
     """
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights) -> None:
         self._job, self._ring = job, replay.ring
         self._weights = as_arrays(weights)
         self._version = 1
-        self._asked = self._made = self._life = 0
+        self._requested = self._made = self._life = 0
         self._spent = Spent()
         self._counter = StepCounter(self._ring)
-        self._player: Player | None = self._play()
+        self._player: Player | None = self._make_player()
 
-    def _play(self) -> Player:
+    def _make_player(self) -> Player:
         player = Player(self._job, self._ring, range(self._ring.shape.lanes), self._life)
         player.load(self._weights, self._version)
         player.rounds = self._made // self._ring.shape.lanes
         return player
 
     def get_ready(self) -> None:
-        """Do nothing: it can play as soon as it is made."""
+        """Do nothing: the environments are built by the constructor."""
 
     def collect(self, steps: int) -> Collected:
-        """Play until so many more steps are in replay than all calls before have asked for."""
+        """Play until replay holds `steps` more than all earlier calls requested."""
         player, begin = self._player, now_ns()
         if player is None:
             raise CollectError("collect was called after close: make a new collector")
         before = self._made
-        self._asked += check_steps(steps)
+        self._requested += check_steps(steps)
         ended: list[Episode] = []
-        while self._made < self._asked:
+        while self._made < self._requested:
             ended += player.step()
             self._made += self._ring.shape.lanes
         player.flush()
-        arrived = self._counter.count()
-        made = int(arrived.steps.sum())
+        new = self._counter.count()
+        made = int(new.steps.sum())
         spent = spent_by(player)
         spent, self._spent = spent - self._spent, spent
         return Collected(
@@ -67,13 +67,13 @@ class InProcess:
             episodes=tuple(ended),
             seconds=(now_ns() - begin) / NS,
             spent=spent,
-            overwritten=arrived.overwritten,
+            overwritten=new.overwritten,
             lost=max(0, self._made - before - made),
             lag=self._version - player.version,
         )
 
     def publish(self, weights: Weights) -> int:
-        """Let the policy take new weights over, at once."""
+        """Load new weights into the policy immediately."""
         if self._player is None:
             raise CollectError("publish was called after close: make a new collector")
         self._weights = as_arrays(weights)
@@ -82,24 +82,24 @@ class InProcess:
         return self._version
 
     def sampled(self, index: np.ndarray) -> None:
-        """Take note of what was sampled: `Batch.index`."""
+        """Record which steps were sampled: `Batch.index`."""
         self._counter.mark_sampled(index)
 
     def state(self) -> dict[str, Any]:
-        """Return what JSON can hold and a checkpoint needs."""
-        return {"asked": self._asked, "steps": self._made, "life": self._life}
+        """Return the state for a checkpoint, as JSON values."""
+        return {"asked": self._requested, "steps": self._made, "life": self._life}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, after the replay was restored, with new episodes."""
+        """Continue from a checkpoint with new episodes. Call it after restoring the replay."""
         made = count_in(state, "steps")
-        # It plays rounds of one step a lane until there are as many steps as were asked for.
-        asked = count_in(state, "asked", low=max(0, made - self._ring.shape.lanes + 1), high=made)
+        # It plays whole rounds, one step per lane, so it may exceed the requested steps by less than a round.
+        requested = count_in(state, "asked", low=max(0, made - self._ring.shape.lanes + 1), high=made)
         life = count_in(state, "life") + 1
         self.close()
-        self._asked, self._made, self._life = asked, made, life
+        self._requested, self._made, self._life = requested, made, life
         self._counter.reset()
         self._spent = Spent()
-        self._player = self._play()
+        self._player = self._make_player()
 
     def close(self) -> None:
         """Close the environments."""
@@ -115,14 +115,14 @@ class InProcess:
 
 
 def check_steps(steps: int) -> int:
-    """Refuse to collect nothing."""
+    """Reject a number of steps below 1."""
     if steps < 1:
         raise CollectError(f"steps is {steps}: collect 1 or more")
     return steps
 
 
 def spent_by(player: Player) -> Spent:
-    """Return where a player's time went."""
+    """Return the time that a player spent."""
     return Spent(
         act_s=player.act_ns / NS,
         env_s=player.env_ns / NS,

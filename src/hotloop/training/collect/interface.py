@@ -1,40 +1,43 @@
-"""What a collector is asked for and what it tells, and the descriptions from which a process builds its part.
+"""The interface of collectors: what they are given, what they return, and the methods they have.
 
-Everything that a collector is told can be sent to another process, or to another machine: environments and policies
-as recipes, weights as named arrays. What comes back is steps in replay, and figures.
+Everything given to a collector can be sent to another process or machine: environments and policies as recipes,
+weights as named arrays. Steps come back through the replay, and statistics as `Collected`.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import TracebackType
-from typing import Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 import numpy as np
 
 from hotloop.errors import HotloopError
 
+if TYPE_CHECKING:
+    import torch
+
 Figure = float | int | bool | str
-Weights = Mapping[str, Any]
-"""Arrays by name: NumPy's, or torch tensors."""
+Weights: TypeAlias = "Mapping[str, np.ndarray | torch.Tensor]"
+"""Arrays or tensors by name."""
 
 
 class CollectError(HotloopError):
-    """A collector was made in a way that cannot be, or cannot go on."""
+    """A collector got invalid arguments, or cannot continue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How to build something in any process: a callable's place, and keyword arguments that can be pickled."""
+    """How to build an object in any process: the location of a callable, and picklable keyword arguments."""
 
     factory: str
     """`package.module:name`."""
     options: Mapping[str, Any] = field(default_factory=dict)
 
-    def find(self) -> Any:
-        """Return the callable."""
+    def find(self) -> Callable[..., Any]:
+        """Import and return the callable."""
         module, _, name = self.factory.partition(":")
         if not module or not name:
             raise CollectError(f"factory is {self.factory!r}: give module:name, such as hotloop.envs.nes:MarioEnv")
@@ -44,44 +47,44 @@ class Recipe:
             raise CollectError(f"factory {self.factory!r} was not found ({error}): give module:name") from None
 
     def build(self) -> Any:
-        """Build it."""
+        """Call it with the options."""
         return self.find()(**self.options)
 
 
 class Policy(Protocol):
-    """Who chooses actions, in the process that plays."""
+    """Chooses actions, in the process that runs the environments."""
 
     def load(self, weights: Mapping[str, np.ndarray], version: int) -> None:
-        """Take new weights over; the arrays are changed after this returns."""
+        """Load new weights. Copy what you keep: the arrays are overwritten later."""
         ...
 
     def act(self, seen: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
         """Choose an action for each of E environments.
 
         Args:
-            seen: uint8 [E, stack, *frame_shape], the newest frame last; changed after this returns.
-            steps: How many steps all environments have made so far, about: for a share of random actions that falls.
-            rng: Where chance comes from.
+            seen: Frame stacks, uint8 [E, stack, *frame_shape], newest frame last; overwritten later.
+            steps: Approximate number of steps of all environments so far, for exploration schedules.
+            rng: Source of randomness.
 
         Returns:
-            [E, *action_shape], of the type that replay keeps.
+            [E, *action_shape], of the dtype that the replay stores.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is played, by whom."""
+    """What a collector runs."""
 
     env: Recipe
-    """A Gymnasium environment of single uint8 frames."""
+    """A Gymnasium environment whose observations are single uint8 frames."""
     policy: Recipe
     """A `Policy`."""
     seed: int = 0
     frames_per_step: int = 1
-    """Frames that the game advances in a step."""
+    """Game frames per step."""
     figures: tuple[str, ...] = ()
-    """What of the last `info` of an episode is told; if empty, all that is a number, a word, or true or false."""
+    """Entries of an episode's last `info` to report; if empty, all numbers, strings and booleans."""
 
     def __post_init__(self) -> None:
         if self.frames_per_step < 1:
@@ -93,15 +96,15 @@ class Episode:
     """An episode that ended."""
 
     lane: int
-    """The environment, as replay numbers them."""
+    """Lane of the replay, which is the number of the environment."""
     returned: float
     """Sum of rewards."""
     length: int
     """Steps."""
     figures: Mapping[str, Figure]
-    """Of the environment's last `info`, such as `flag` and `distance`."""
+    """Entries of the last `info`, such as `flag` and `distance`."""
     version: int = 0
-    """Of the weights with which it ended."""
+    """Version of the weights when it ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +117,7 @@ class Restart:
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Seconds of those who play, added up over all of them."""
+    """Seconds spent by the processes that run environments, summed over them."""
 
     act_s: float = 0.0
     env_s: float = 0.0
@@ -122,20 +125,20 @@ class Spent:
     store_s: float = 0.0
     """Writing into replay."""
     weights_s: float = 0.0
-    """Taking new weights over."""
-    told_s: float = 0.0
-    """Telling what happened."""
+    """Loading new weights."""
+    report_s: float = 0.0
+    """Reporting episodes and waking the learner."""
     ratio_s: float = 0.0
     """Waiting for the learner, to keep the ratio of updates to steps."""
 
     @property
     def transport_s(self) -> float:
-        """All that experience and weights took on their way: writing, reading, telling, and waiting for any of it."""
-        return self.store_s + self.weights_s + self.told_s
+        """Moving data between processes: writing steps, loading weights, reporting."""
+        return self.store_s + self.weights_s + self.report_s
 
     @property
     def busy_s(self) -> float:
-        """All but waiting for the learner."""
+        """Everything but waiting for the learner."""
         return self.act_s + self.env_s + self.transport_s
 
     def __sub__(self, earlier: Spent) -> Spent:
@@ -144,56 +147,56 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Collected:
-    """What happened since the last call."""
+    """What was collected since the last call."""
 
     steps: int
-    """In replay now that were not then: often more than asked for, where workers run ahead."""
+    """Steps added since the last call; often more than requested, as workers run ahead."""
     frames: int
-    """That the game advanced meanwhile."""
+    """Game frames of these steps."""
     episodes: tuple[Episode, ...]
     seconds: float
-    """Of this call, all of which somebody who learns has waited."""
+    """Duration of the call, during which the learner waited."""
     spent: Spent
     overwritten: int = 0
-    """Steps that were overwritten before they were ever sampled; right if `sampled` is told what was."""
+    """Steps overwritten before they were ever sampled; requires calls of `sampled`."""
     lost: int = 0
-    """Steps that those who play have stored by their own count and that never came into replay: 0."""
-    gone: int = 0
-    """Steps that workers which ended had made and not yet stored."""
+    """Steps that workers counted as stored but that never arrived in replay. Always 0 unless there is a bug."""
+    lost_with_worker: int = 0
+    """Steps that ended workers had made but not yet stored."""
     restarts: tuple[Restart, ...] = ()
     lag: int = 0
-    """Published versions that the one who lags most is behind the newest."""
+    """Age of the stalest worker's weights, in published versions."""
 
 
 class Collector(Protocol):
-    """Who brings experience into a replay."""
+    """Runs environments and writes their steps into a replay."""
 
     def get_ready(self) -> None:
-        """Start who plays, and wait until all can: `collect` would do it else. After `restore`, if there is one."""
+        """Start the workers and wait until they are ready; otherwise `collect` does. Call `restore` before it."""
         ...
 
     def collect(self, steps: int) -> Collected:
-        """Go on until so many more steps are in replay than all calls before have asked for."""
+        """Collect until replay holds `steps` more than all earlier calls requested."""
         ...
 
     def publish(self, weights: Weights) -> int:
-        """Hand out new weights, of the same names and shapes as ever; return their version, 1 and up."""
+        """Publish new weights with the same names and shapes as before; return their version, counted from 1."""
         ...
 
     def sampled(self, index: np.ndarray) -> None:
-        """Take note of what was sampled (`Batch.index`), for counting what never was."""
+        """Record which steps were sampled (`Batch.index`), to count those that never were."""
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return what JSON can hold and a checkpoint needs. Environments are not in it: new episodes begin."""
+        """Return the state for a checkpoint, as JSON values. Environments are not included."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a checkpoint, after the replay was restored: counts and seeds, with new episodes."""
+        """Continue from a checkpoint with new episodes and new seeds. Call it after restoring the replay."""
         ...
 
     def close(self) -> None:
-        """End everything. A second call does nothing."""
+        """Stop all workers and close environments. A second call does nothing."""
         ...
 
     def __enter__(self) -> Self: ...
@@ -202,7 +205,9 @@ class Collector(Protocol):
 
 
 def as_arrays(weights: Weights) -> dict[str, np.ndarray]:
-    """Return weights as NumPy arrays, of torch tensors without a copy where that can be."""
-    return {
-        name: np.asarray(each.detach().cpu() if hasattr(each, "detach") else each) for name, each in weights.items()
-    }
+    """Return weights as NumPy arrays, without a copy where possible."""
+    arrays = {}
+    for name, each in weights.items():
+        detach = getattr(each, "detach", None)  # a tensor's; checked this way to avoid importing torch
+        arrays[name] = np.asarray(each if detach is None else detach().cpu())
+    return arrays

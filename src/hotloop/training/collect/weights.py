@@ -1,8 +1,8 @@
-"""Weights on their way to those who play: a versioned block of shared memory, one writer, any number of readers.
+"""Publishing weights to workers: a versioned block of shared memory with one writer and any number of readers.
 
-Two copies lie side by side and are written in turn, so a reader has a whole publication's time to copy the newest one
-out. The writer says which version it has begun before it writes, and which is the newest after: a reader that finds
-the copy it took begun anew takes the newest again. Nobody ever waits, and nothing torn is ever used.
+The writer alternates between two copies, so a reader can copy the newest one while the next is written. The writer
+stores the version it starts to write before, and the newest complete version after. A reader whose copy was being
+overwritten in the meantime reads again. Nobody waits, and partly written weights are never used.
 """
 
 from __future__ import annotations
@@ -16,48 +16,48 @@ import numpy as np
 from hotloop.training.collect.interface import CollectError
 from hotloop.training.shared_memory import Block, Field, allocate, attach
 
-BEGUN, NEWEST = 0, 1
-"""The marks of a block: versions, counted from 1."""
+STARTED, NEWEST = 0, 1
+"""The versions stored in a block, counted from 1: the one last started, and the newest complete one."""
 COPIES = 2
 ALIGN = 64
-MOST_TRIES = 1000
-"""How often a reader may be overtaken, twice within the time of one copy, before something must be wrong."""
+MAX_TRIES = 1000
+"""Attempts to read. One fails only if two versions are published during a single copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Which arrays are published, and where each lies in a copy. Picklable."""
+    """The published arrays and their positions in a copy. Picklable."""
 
     fields: tuple[Field, ...]
 
     @classmethod
     def of(cls, arrays: Mapping[str, np.ndarray]) -> Layout:
-        """Lay out arrays like these."""
+        """Return the layout of these arrays."""
         if not arrays:
             raise CollectError("there are no weights to publish: give at least one array")
         return cls(tuple(Field(name, each.shape, each.dtype) for name, each in arrays.items()))
 
     @property
     def nbytes(self) -> int:
-        """Size of a copy."""
+        """Size of one copy."""
         return max(ALIGN, sum(-(-each.nbytes // ALIGN) * ALIGN for each in self.fields))
 
     @property
     def block_fields(self) -> tuple[Field, ...]:
         """The arrays of the block."""
-        marks = Field("marks", (COPIES,), np.dtype(np.int64))
-        return (marks, Field("copies", (COPIES, self.nbytes), np.dtype(np.uint8)))
+        versions = Field("versions", (COPIES,), np.dtype(np.int64))
+        return (versions, Field("copies", (COPIES, self.nbytes), np.dtype(np.uint8)))
 
     def views(self, memory: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the arrays that lie in a copy, uint8 [nbytes]."""
-        found, begin = {}, 0
+        """Return the arrays in a copy, uint8 [nbytes], as views."""
+        views, begin = {}, 0
         for each in self.fields:
-            found[each.name] = memory[begin : begin + each.nbytes].view(each.dtype).reshape(each.shape)
+            views[each.name] = memory[begin : begin + each.nbytes].view(each.dtype).reshape(each.shape)
             begin += -(-each.nbytes // ALIGN) * ALIGN
-        return found
+        return views
 
     def check(self, arrays: Mapping[str, np.ndarray]) -> None:
-        """Refuse arrays of other names, shapes or types."""
+        """Reject arrays with other names, shapes or dtypes."""
         if arrays.keys() != {each.name for each in self.fields}:
             raise CollectError(
                 f"weights {', '.join(arrays)} were published where {', '.join(each.name for each in self.fields)} "
@@ -74,71 +74,71 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class WeightsHandle:
-    """What a reading process needs. Picklable."""
+    """Lets another process read the weights. Picklable."""
 
     path: Path
     layout: Layout
 
 
 class Publisher:
-    """The one who writes.
+    """Writes the weights.
 
     Args:
-        arrays: The first version.
+        arrays: Version 1.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._layout = Layout.of(arrays)
         self._block: Block = allocate(self._layout.block_fields, "shared")
-        self._marks = self._block.arrays["marks"]
+        self._versions = self._block.arrays["versions"]
         self._copies = [self._layout.views(copy) for copy in self._block.arrays["copies"]]
         self.publish(arrays)
 
     @property
     def version(self) -> int:
-        """The newest."""
-        return int(self._marks[NEWEST])
+        """The newest version."""
+        return int(self._versions[NEWEST])
 
     def publish(self, arrays: Mapping[str, np.ndarray]) -> int:
-        """Write a version; return its number."""
+        """Write a new version; return its number."""
         self._layout.check(arrays)
         version = self.version + 1
         # Readers rely on the order of these stores. x86 and other strongly ordered machines keep it.
-        self._marks[BEGUN] = version
-        for name, place in self._copies[version % COPIES].items():
-            place[...] = arrays[name]
-        self._marks[NEWEST] = version
+        self._versions[STARTED] = version
+        for name, array in self._copies[version % COPIES].items():
+            array[...] = arrays[name]
+        self._versions[NEWEST] = version
         return version
 
     def handle(self) -> WeightsHandle:
-        """Return what readers need."""
+        """Return the handle with which readers attach."""
         assert self._block.path is not None
         return WeightsHandle(self._block.path, self._layout)
 
     def close(self) -> None:
-        """Let nobody attach from here on."""
+        """Let no further process attach."""
         self._block.close()
 
 
 class Subscriber:
-    """One who reads. The arrays it returns are its own, and are overwritten by the next read."""
+    """Reads the weights into arrays of its own, which the next read overwrites."""
 
     def __init__(self, handle: WeightsHandle) -> None:
         block = attach(handle.path, handle.layout.block_fields)
-        self._marks, self._copies = block.arrays["marks"], block.arrays["copies"]
-        self._mine = np.empty(handle.layout.nbytes, np.uint8)
-        self._views = handle.layout.views(self._mine)
+        self._versions, self._copies = block.arrays["versions"], block.arrays["copies"]
+        self._copy = np.empty(handle.layout.nbytes, np.uint8)
+        self._views = handle.layout.views(self._copy)
         self.version = 0
-        """Of what was read last."""
+        """The version read last, 0 if none."""
 
     def read(self) -> dict[str, np.ndarray] | None:
-        """Return the newest weights, or None if they were read already."""
-        for _ in range(MOST_TRIES):
-            version = int(self._marks[NEWEST])
+        """Return the newest weights, or None if they were read before."""
+        for _ in range(MAX_TRIES):
+            version = int(self._versions[NEWEST])
             if version == self.version:
                 return None
-            np.copyto(self._mine, self._copies[version % COPIES])
-            if int(self._marks[BEGUN]) < version + COPIES:
+            np.copyto(self._copy, self._copies[version % COPIES])
+            if int(self._versions[STARTED]) < version + COPIES:
                 self.version = version
                 return self._views
-        raise CollectError(f"weights were published twice while they were read, {MOST_TRIES} times: publish less often")
+        raise CollectError(f"weights were published twice while they were read, {MAX_TRIES} times: publish less often")

@@ -1,4 +1,4 @@
-"""One worker process, seen from the one who started it: starting it, hearing it, noticing its end, ending it."""
+"""One worker process as seen by the learner: start it, read its messages, detect that it ended or hangs, stop it."""
 
 from __future__ import annotations
 
@@ -12,124 +12,125 @@ from typing import Any
 
 from hotloop.clock import now_ns
 from hotloop.spans import registry
-from hotloop.training.collect.worker_main import SIZE_BYTES, Part
+from hotloop.training.collect.worker_main import SIZE_BYTES, WorkerConfig
 from hotloop.training.worker_process import start_worker
 
 NS = 1_000_000_000
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
 )
-SECOND_LOOK_NS = 1 * NS
-"""A worker is hung only if it did not move in this time either: after a suspension of all it gets the chance to."""
+CONFIRM_NS = 1 * NS
+"""Extra time before a silent worker counts as hung. After the whole machine was suspended, it can show life in it."""
 
 
-class Pulse:
-    """Tells from when a worker last moved whether it hangs.
+class HangDetector:
+    """Decides from a worker's heartbeat whether it hangs.
 
     Args:
-        started_ns: When it was started.
+        started_ns: When the worker was started.
     """
 
     def __init__(self, started_ns: int) -> None:
         self._started_ns = started_ns
-        self._suspect: tuple[int, int] | None = None
+        self._suspected: tuple[int, int] | None = None
+        """The heartbeat that was too old, and when that was first noticed."""
 
-    def lost(self, beat_ns: int, most_ns: int, now: int) -> bool:
-        """Say whether it has not moved for too long, and not for a while after that was first seen either.
+    def is_hung(self, heartbeat_ns: int, timeout_ns: int, now: int) -> bool:
+        """Return whether the heartbeat is too old, and has not changed since that was first noticed.
 
         Args:
-            beat_ns: When it last moved.
-            most_ns: How long that may take.
-            now: The time, ns.
+            heartbeat_ns: The last heartbeat.
+            timeout_ns: How old it may be.
+            now: Current time, ns.
         """
-        if now - max(beat_ns, self._started_ns) < most_ns:
-            self._suspect = None
+        if now - max(heartbeat_ns, self._started_ns) < timeout_ns:
+            self._suspected = None
             return False
-        if self._suspect is None or self._suspect[0] != beat_ns:
-            self._suspect = (beat_ns, now)
-        return now - self._suspect[1] >= SECOND_LOOK_NS
+        if self._suspected is None or self._suspected[0] != heartbeat_ns:
+            self._suspected = (heartbeat_ns, now)
+        return now - self._suspected[1] >= CONFIRM_NS
 
 
-class Hired:
+class WorkerHandle:
     """A worker process.
 
     Attributes:
-        ready: Whether it can play.
-        failed: What it said that went wrong, if it did.
-        mistake: Whether that was a mistake of the call, which no second try mends.
-        pulse: Whether it moves.
+        ready: Whether it has built its environments and policy.
+        failure: The error it reported, if any.
+        usage_error: Whether that error was a `HotloopError`, which a restart does not fix.
+        hang_detector: Watches its heartbeat.
 
     Args:
-        part: What it plays.
+        config: What the worker runs.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, config: WorkerConfig) -> None:
         self.ready = False
-        self._ended = False
-        self.failed: str | None = None
-        self.mistake = False
-        self.pulse = Pulse(now_ns())
+        self._killed = False
+        self.failure: str | None = None
+        self.usage_error = False
+        self.hang_detector = HangDetector(now_ns())
         ours, theirs = socket.socketpair()
         with theirs:
             self.process = start_worker(
                 f"{registry.child_program}from hotloop.training.collect import worker_main\n"
                 f"worker_main.serve({theirs.fileno()})",
-                pass_fds=[theirs.fileno(), part.go, part.wake],
+                pass_fds=[theirs.fileno(), config.go, config.wake],
                 env=os.environ | ONE_THREAD,
             )
-        self.line = ours
-        self._heard = b""
-        told = pickle.dumps(part)
+        self.connection = ours
+        self._received = b""
+        message = pickle.dumps(config)
         try:
-            ours.sendall(len(told).to_bytes(SIZE_BYTES, "big") + told)
+            ours.sendall(len(message).to_bytes(SIZE_BYTES, "big") + message)
         except OSError:
-            pass  # it has died already, which `ended` finds out
+            pass  # it died already; `ended` reports that
         ours.setblocking(False)
 
-    def hear(self) -> list[dict[str, Any]]:
-        """Return the episodes it has told of; take note of everything else it said."""
+    def receive(self) -> list[dict[str, Any]]:
+        """Read its messages without blocking; return the episodes in them and update the attributes."""
         try:
-            while chunk := self.line.recv(1 << 16):
-                self._heard += chunk
+            while chunk := self.connection.recv(1 << 16):
+                self._received += chunk
         except OSError:
-            pass  # there is no more now, or never will be
-        # Of one that was stopped or killed while it spoke, the last message is not whole: it must not be waited for.
-        *lines, self._heard = self._heard.split(b"\n")
+            pass  # nothing more to read, now or ever
+        # The last line may be incomplete. If the worker was killed, the rest never comes: do not wait for it.
+        *lines, self._received = self._received.split(b"\n")
         episodes: list[dict[str, Any]] = []
         for line in lines:
             message = json.loads(line)
             self.ready |= bool(message.get("ready"))
-            self.failed = message.get("failed", self.failed)
-            self.mistake |= bool(message.get("mistake"))
+            self.failure = message.get("failure", self.failure)
+            self.usage_error |= bool(message.get("usage_error"))
             episodes += message.get("episodes", ())
         return episodes
 
     def ended(self) -> str | None:
-        """Say how it ended, or None while it runs."""
+        """Return why it ended, or None while it runs."""
         code = self.process.poll()
         if code is None:
             return None
-        if self.failed is not None:
-            return self.failed
+        if self.failure is not None:
+            return self.failure
         if code < 0:
             return f"it was killed by {signal.Signals(-code).name}"
         return f"it ended by itself with exit code {code}"
 
     def kill(self) -> None:
-        """End it at once, whatever it does, and what it has started: all that is in its process group."""
-        if self._ended:
-            return  # its number may be another's by now
-        self._ended = True
+        """Kill it and everything it started: its whole process group."""
+        if self._killed:
+            return  # its process id may have been reused
+        self._killed = True
         try:
             os.killpg(self.process.pid, signal.SIGKILL)
         except ProcessLookupError:
-            pass  # nobody is left in it
+            pass  # the group is empty
         self.process.kill()
         self.process.wait()
-        self.line.close()
+        self.connection.close()
 
     def finish(self, seconds: float) -> None:
-        """Give it time to end by itself, then end it."""
+        """Wait for it to exit, then kill whatever is left."""
         try:
             self.process.wait(seconds)
         except subprocess.TimeoutExpired:

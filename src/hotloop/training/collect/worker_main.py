@@ -1,8 +1,8 @@
-"""A worker: the process that plays some lanes of a shared replay. A new Python, told its part over a socket.
+"""The main loop of a worker process, which plays some lanes of a shared replay.
 
-Between fragments it takes over weights that were published, tells which episodes ended, and looks how far it may go.
-Steps go straight into its stripes, orders and counts over the board; the socket carries one message at the start and
-one for the episodes of a fragment. It never waits for the learner but to keep the ratio of updates to steps.
+Steps go directly into the lanes; orders and counts go through the control block. A socket carries the configuration at
+the start, and one message for the episodes that ended in a fragment. Between fragments the worker loads new weights,
+reports episodes and checks how far it may go. It waits for the learner only to keep the ratio of updates to steps.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ from typing import Any
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
 from hotloop.spans import span
-from hotloop.training.collect import control_block as on
-from hotloop.training.collect.control_block import Board, BoardHandle
+from hotloop.training.collect import control_block as control
+from hotloop.training.collect.control_block import ControlBlock, ControlHandle
 from hotloop.training.collect.interface import Episode, Job, Recipe
 from hotloop.training.collect.player import Player
 from hotloop.training.collect.weights import Subscriber, WeightsHandle
 from hotloop.training.replay.ring import Handle, Ring
 from hotloop.training.worker_process import end_with_parent
 
-PATIENCE_MS = 200
-"""A worker that waits looks up so often, and shows that it lives."""
+HEARTBEAT_MS = 200
+"""Interval of heartbeats while a worker waits."""
 SIZE_BYTES = 8
-"""Of the length that stands before the part of a worker. What it says itself is lines of JSON."""
-AT_ONCE = 32
-"""Episodes in a message: a socket that has room at all has room for these."""
-MOST_UNSENT = 10_000
-"""Episodes that are kept for a learner that does not listen; of more, the oldest are forgotten."""
+"""Size of the length field before the pickled `WorkerConfig`. Messages from the worker are lines of JSON."""
+EPISODES_PER_MESSAGE = 32
+"""Small enough that a message fits whenever the socket is writable."""
+MAX_UNSENT = 10_000
+"""Episodes kept while the learner does not read the socket; beyond that, the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """What a worker is told when it starts."""
+class WorkerConfig:
+    """What a worker receives when it starts."""
 
     number: int
     life: int
-    """How often it, or the whole collector, has been begun before."""
+    """Number of earlier starts of this worker or of the whole collector."""
     job: Job
     replay: Handle
     weights: WeightsHandle
-    board: BoardHandle
+    control: ControlHandle
     lockstep: bool
     go: int
-    """Descriptor of the event that orders have changed."""
+    """Descriptor of the event that signals new orders to the worker."""
     wake: int
     """Descriptor of the event that wakes the learner."""
     path: tuple[str, ...]
-    """Where Python looks for modules."""
+    """`sys.path` of the learner."""
     first: str = ""
-    """What is called before anything else: `module:name`, or nothing."""
+    """Function called before anything else, `module:name`; empty for none."""
 
 
 def serve(descriptor: int) -> None:
-    """Be a worker, whose socket has this number, until told to stop."""
-    line = socket.socket(fileno=descriptor)
-    part = read_part(line)
+    """Run a worker, connected to the learner by the socket `descriptor`, until it is ordered to stop."""
+    connection = socket.socket(fileno=descriptor)
+    config = read_config(connection)
     end_with_parent(descriptor)
     try:
-        sys.path[:] = part.path
-        if part.first:
-            Recipe(part.first).build()
-        Work(part, line).run()
+        sys.path[:] = config.path
+        if config.first:
+            Recipe(config.first).build()
+        WorkerLoop(config, connection).run()
     except Exception as error:
         try:
-            Outbox(line).send(failed=describe(error), mistake=isinstance(error, HotloopError))
+            Outbox(connection).send(failure=describe(error), usage_error=isinstance(error, HotloopError))
         except OSError:
-            pass  # there is nobody to tell
+            pass  # the learner is gone
         sys.exit(1)
 
 
-def read_part(line: socket.socket) -> Part:
-    """Wait until told what to do."""
-    with line.makefile("rb") as stream:
-        told = stream.read(int.from_bytes(stream.read(SIZE_BYTES), "big"))
-    if not told:
-        sys.exit(1)  # the one who started this has ended
-    return pickle.loads(told)
+def read_config(connection: socket.socket) -> WorkerConfig:
+    """Wait for the configuration."""
+    with connection.makefile("rb") as stream:
+        message = stream.read(int.from_bytes(stream.read(SIZE_BYTES), "big"))
+    if not message:
+        sys.exit(1)  # the learner ended
+    return pickle.loads(message)
 
 
 def describe(error: Exception) -> str:
-    """Say in one line what went wrong, and where if it was nobody's call."""
+    """Return a one-line description of an error, with its location unless it is a `HotloopError`."""
     if isinstance(error, HotloopError):
         return str(error)
     last = traceback.extract_tb(error.__traceback__)[-1]
@@ -97,141 +97,143 @@ def describe(error: Exception) -> str:
 
 
 class Outbox:
-    """Messages to the learner, which are sent when there is room for them: nobody waits."""
+    """Messages to the learner. Episodes are kept until the socket has room, so that the worker never blocks."""
 
-    def __init__(self, line: socket.socket) -> None:
-        self._line = line
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
         self._poll = select.poll()
-        self._poll.register(line.fileno(), select.POLLOUT)
+        self._poll.register(connection.fileno(), select.POLLOUT)
         self._unsent: list[Episode] = []
 
     @property
-    def waiting(self) -> bool:
-        """Whether there is something that was not sent."""
+    def has_unsent(self) -> bool:
+        """Whether any episode is not sent yet."""
         return bool(self._unsent)
 
     def send(self, **message: Any) -> None:
-        """Send a message, waiting for room."""
-        self._line.sendall(json.dumps(message).encode() + b"\n")
+        """Send a message; blocks until there is room."""
+        self._connection.sendall(json.dumps(message).encode() + b"\n")
 
     def put(self, ended: list[Episode]) -> None:
-        """Keep episodes, and send of all that are kept what there is room for."""
-        self._unsent = [*self._unsent, *ended][-MOST_UNSENT:]
+        """Add episodes, and send as many as there is room for."""
+        self._unsent = [*self._unsent, *ended][-MAX_UNSENT:]
         while self._unsent and self._poll.poll(0):
             self._send_some()
 
     def flush(self) -> None:
-        """Send all that are kept, waiting for room."""
+        """Send all episodes; blocks until there is room."""
         while self._unsent:
             self._send_some()
 
     def _send_some(self) -> None:
-        self.send(episodes=[asdict(each) for each in self._unsent[:AT_ONCE]])
-        del self._unsent[:AT_ONCE]
+        self.send(episodes=[asdict(each) for each in self._unsent[:EPISODES_PER_MESSAGE]])
+        del self._unsent[:EPISODES_PER_MESSAGE]
 
 
-class Work:
-    """A worker at work.
+class WorkerLoop:
+    """Plays the lanes of one worker.
 
     Args:
-        part: Its part.
-        line: To the learner.
+        config: What to play.
+        connection: Socket to the learner.
     """
 
-    def __init__(self, part: Part, line: socket.socket) -> None:
-        self._part, self._outbox = part, Outbox(line)
-        self._board = Board.attach(part.board)
-        self._row = self._board.rows[part.number]
-        self._spent_before = self._row[on.ACT : on.RATIO + 1].tolist()
-        self._told_ns = self._ratio_ns = self._read_ns = 0
+    def __init__(self, config: WorkerConfig, connection: socket.socket) -> None:
+        self._config, self._outbox = config, Outbox(connection)
+        self._control = ControlBlock.attach(config.control)
+        self._row = self._control.rows[config.number]
+        self._spent_before = self._row[control.ACT : control.RATIO + 1].tolist()
+        self._report_ns = self._ratio_ns = self._read_ns = 0
         self._beat()
-        self._weights = Subscriber(part.weights)
-        lanes = range(part.replay.first, part.replay.first + part.replay.count)
-        self._player = Player(part.job, Ring.attach(part.replay), lanes, part.life, self._beat)
-        self._player.rounds = int(self._row[on.STEPS]) // len(lanes)
-        self._steps = int(self._row[on.STEPS])
+        self._weights = Subscriber(config.weights)
+        lanes = range(config.replay.first, config.replay.first + config.replay.count)
+        self._player = Player(config.job, Ring.attach(config.replay), lanes, config.life, self._beat)
+        self._player.rounds = int(self._row[control.STEPS]) // len(lanes)
+        self._steps = int(self._row[control.STEPS])
         self._lanes = len(lanes)
         self._go = select.poll()
-        self._go.register(part.go, select.POLLIN)
+        self._go.register(config.go, select.POLLIN)
 
     def run(self) -> None:
-        """Play until told to stop."""
+        """Play until ordered to stop."""
         self._outbox.send(ready=True)
         try:
-            while not self._board.orders[on.STOP]:
+            while not self._control.orders[control.STOP]:
                 limit = self._limit()
-                rounds = min(self._room(limit), self._player.fragment)
+                rounds = min(self._rounds_left(limit), self._player.fragment)
                 if rounds <= 0:
                     self._wait(limit)
                     continue
-                self._take_weights()
+                self._load_weights()
                 ended: list[Episode] = []
                 for _ in range(rounds):
                     ended += self._player.step()
                     self._steps += self._lanes
-                    self._note_steps()
-                self._tell(ended)
+                    self._write_progress()
+                self._report(ended)
         finally:
             self._flush()
             self._player.close()
 
     def _flush(self) -> None:
         self._player.flush()
-        self._note_steps()
+        self._write_progress()
 
-    def _note_steps(self) -> None:
-        """Say after every step how many were made and stored: of one that is killed it is known what went with it."""
-        self._row[on.STEPS] = self._steps
-        self._row[on.STORED] = self._steps - self._player.unpublished
+    def _write_progress(self) -> None:
+        """Write the steps made and stored. Done after every step, so that losses are known if the worker is killed."""
+        self._row[control.STEPS] = self._steps
+        self._row[control.STORED] = self._steps - self._player.unpublished
 
     def _beat(self) -> None:
-        self._row[on.BEAT] = now_ns()
+        self._row[control.HEARTBEAT] = now_ns()
 
     def _limit(self) -> int:
-        """Return how many steps may have been made: in lock-step here, else by all together."""
-        return int(self._board.limits[self._part.number] if self._part.lockstep else self._board.orders[on.LIMIT])
+        """Return the allowed number of steps: of this worker in lock-step, else of all workers together."""
+        if self._config.lockstep:
+            return int(self._control.limits[self._config.number])
+        return int(self._control.orders[control.LIMIT])
 
-    def _room(self, limit: int) -> int:
-        """Return how many steps of each environment may be made now."""
-        if self._part.lockstep:
+    def _rounds_left(self, limit: int) -> int:
+        """Return how many steps each environment may make now."""
+        if self._config.lockstep:
             return (limit - self._steps) // self._lanes
-        left = limit - int(self._board.rows[:, on.STEPS].sum())
-        # As if all lanes of all workers went on alike: near the limit the fragments get short.
-        return -(-left // self._part.replay.layout.shape.lanes)
+        left = limit - int(self._control.rows[:, control.STEPS].sum())
+        # Divided among all lanes of all workers: near the limit, fragments become short.
+        return -(-left // self._config.replay.layout.shape.lanes)
 
-    def _take_weights(self) -> None:
+    def _load_weights(self) -> None:
         begin = now_ns()
-        found = self._weights.read()
+        weights = self._weights.read()
         self._read_ns += now_ns() - begin
-        if found is not None:
-            self._player.load(found, self._weights.version)
-            self._row[on.VERSION] = self._weights.version
+        if weights is not None:
+            self._player.load(weights, self._weights.version)
+            self._row[control.VERSION] = self._weights.version
 
-    def _tell(self, ended: list[Episode]) -> None:
+    def _report(self, ended: list[Episode]) -> None:
         begin, player = now_ns(), self._player
-        if ended or self._outbox.waiting:
+        if ended or self._outbox.has_unsent:
             self._outbox.put(ended)
-        if self._board.orders[on.WAITING]:
-            os.eventfd_write(self._part.wake, 1)
-        self._told_ns += now_ns() - begin
+        if self._control.orders[control.WAITING]:
+            os.eventfd_write(self._config.wake, 1)
+        self._report_ns += now_ns() - begin
         weights_ns = player.weights_ns + self._read_ns
-        now = (player.act_ns, player.env_ns, player.store_ns, weights_ns, self._told_ns, self._ratio_ns)
-        self._row[on.ACT : on.RATIO + 1] = [a + b for a, b in zip(now, self._spent_before, strict=True)]
+        spent = (player.act_ns, player.env_ns, player.store_ns, weights_ns, self._report_ns, self._ratio_ns)
+        self._row[control.ACT : control.RATIO + 1] = [a + b for a, b in zip(spent, self._spent_before, strict=True)]
 
     def _wait(self, limit: int) -> None:
-        """Publish everything, say that this limit was reached, and wait until the learner allows more."""
+        """Publish everything, report that the limit is reached, and wait until the learner raises it."""
         self._flush()
-        if self._part.lockstep:
+        if self._config.lockstep:
             self._outbox.flush()
-        self._tell([])
-        self._row[on.IDLE] = limit
-        os.eventfd_write(self._part.wake, 1)
+        self._report([])
+        self._row[control.REACHED] = limit
+        os.eventfd_write(self._config.wake, 1)
         begin = now_ns()
         with span("collect.wait"):
-            while self._room(self._limit()) <= 0 and not self._board.orders[on.STOP]:
+            while self._rounds_left(self._limit()) <= 0 and not self._control.orders[control.STOP]:
                 self._beat()
-                if self._go.poll(PATIENCE_MS):
-                    os.eventfd_read(self._part.go)
-        if limit:  # before the first order nobody waits for the ratio, but for the others to be ready
+                if self._go.poll(HEARTBEAT_MS):
+                    os.eventfd_read(self._config.go)
+        if limit:  # before the first order, workers wait for each other and not for the learner
             self._ratio_ns += now_ns() - begin
         self._beat()

@@ -83,7 +83,7 @@ class Feeding:
             ns=now_ns(),
         )
         self.lost += got.lost
-        self.gone += got.gone
+        self.gone += got.lost_with_worker
         self.overwritten += got.overwritten
         self.restarts += len(got.restarts)
         self.lag_versions = got.lag
