@@ -1,8 +1,8 @@
-"""Where replay keeps its arrays: in memory, in shared memory, or in a file that is mapped into memory.
+"""Blocks of named arrays in private memory, in shared memory, or in a mapped file.
 
-All arrays of a replay lie in one block, so that one path is all that another process needs to see them. A block is a
-mapping that lives as long as an array looks into it. Shared memory has no name in any directory: it is found through
-its maker, and is gone with the last process that has it open, however that ends.
+All arrays of a replay are in one block, so another process needs only one path to map them. A mapping lives as long as
+any array refers to it. Shared memory has no name in any directory: other processes open it through its creator's
+`/proc/PID/fd`, and the kernel frees it when the last process that maps it ends, even if killed.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from hotloop.errors import HotloopError
 
 Where = Literal["memory", "shared"] | Path
 SHARED = "hotloop"
-"""What the system shows as the name of shared memory."""
+"""Name of shared memory in /proc."""
 ALIGN = 1 << 21
-"""Arrays begin at a huge page, so that the kernel may use such for them: random reads then miss the TLB far less."""
+"""Alignment of large arrays, a huge page: with huge pages, random reads cause far fewer TLB misses."""
 SMALL = 64
-"""Arrays smaller than a huge page begin at a cache line."""
+"""Alignment of arrays smaller than a huge page: a cache line."""
 
 
 class StorageError(HotloopError):
-    """There is no room for a replay, or not where it was said to be."""
+    """Memory for a replay cannot be allocated or attached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,17 +44,17 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
+        """Size of the array."""
         return math.prod(self.shape) * self.dtype.itemsize
 
 
 class Block:
-    """Named arrays in one piece of memory. Zero until written.
+    """Named arrays in one mapping, initially zero.
 
     Attributes:
         arrays: The arrays by name.
-        path: What another process maps to see the same; None if no other can.
-        nbytes: Size in all.
+        path: File that another process maps to share it; None for private memory.
+        nbytes: Total size.
     """
 
     def __init__(self, memory: mmap.mmap, fields: tuple[Field, ...], path: Path | None = None) -> None:
@@ -64,18 +64,18 @@ class Block:
         self._finalizer: Callable[[], object] | None = None
 
     def close_with(self, descriptor: int) -> Block:
-        """Let the block's file be closed when it is closed, dropped, or at exit, whichever comes first."""
+        """Close the file descriptor when the block is closed or garbage collected, or at exit."""
         self._finalizer = weakref.finalize(self, os.close, descriptor)
         return self
 
     def close(self) -> None:
-        """Let no other process attach from here on. Arrays in use stay valid; a second call does nothing."""
+        """Let no further process attach. Arrays in use stay valid; a second call does nothing."""
         if self._finalizer is not None:
             self._finalizer()
 
 
 def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
-    """Make a block for fields.
+    """Allocate a block.
 
     Args:
         fields: The arrays.
@@ -95,15 +95,15 @@ def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
 
 
 def attach(path: Path, fields: tuple[Field, ...]) -> Block:
-    """Map the block that another process made. Closing it here leaves it there."""
+    """Map the block of another process. Closing it here does not affect that process."""
     size = block_size(fields)
     try:
         found = path.stat().st_size
-        # The number of a file that was closed is used again for another.
-        gone = path.is_relative_to("/proc") and not os.readlink(path).startswith(f"/memfd:{SHARED}")
+        # After the file was closed, its descriptor number may belong to another file.
+        closed = path.is_relative_to("/proc") and not os.readlink(path).startswith(f"/memfd:{SHARED}")
     except FileNotFoundError:
-        gone, found = True, 0
-    if gone:
+        closed, found = True, 0
+    if closed:
         raise StorageError(f"the replay at {path} is gone: its maker has ended or closed it")
     if found < size:
         raise StorageError(f"{path} has {found:,} bytes where this replay has {size:,}: attach with its own handle")
@@ -111,32 +111,32 @@ def attach(path: Path, fields: tuple[Field, ...]) -> Block:
 
 
 def block_size(fields: tuple[Field, ...]) -> int:
-    """Return how many bytes the fields take in one block."""
+    """Return the size of a block with these fields."""
     end = 0
     for each in fields:
-        end = _begin(end, each) + each.nbytes
+        end = _aligned(end, each) + each.nbytes
     return max(mmap.PAGESIZE, -(-end // mmap.PAGESIZE) * mmap.PAGESIZE)
 
 
 def carve(memory: mmap.mmap, fields: tuple[Field, ...]) -> dict[str, np.ndarray]:
-    """Lay the arrays out in a piece of memory, one after the other."""
+    """Return the arrays of a mapping, laid out one after the other."""
     arrays, end = {}, 0
     for each in fields:
-        begin = _begin(end, each)
+        begin = _aligned(end, each)
         end = begin + each.nbytes
-        # np.frombuffer wants at least one element, and a ring has at least one.
+        # np.frombuffer needs at least one byte; no array of a ring is empty.
         flat = np.frombuffer(memory, np.uint8, each.nbytes, begin)
         arrays[each.name] = flat.view(each.dtype).reshape(each.shape)
     return arrays
 
 
-def _begin(end: int, each: Field) -> int:
+def _aligned(end: int, each: Field) -> int:
     align = ALIGN if each.nbytes >= ALIGN else SMALL
     return -(-end // align) * align
 
 
 def anonymous(size: int) -> mmap.mmap:
-    """Return memory of this process, zero until written, which begins at a page."""
+    """Return private memory, page-aligned and initially zero."""
     total = psutil.virtual_memory().total
     if size > total:
         raise _no_room("memory", size, total)
@@ -149,7 +149,7 @@ def anonymous(size: int) -> mmap.mmap:
 
 
 def _make_shared(size: int) -> int:
-    """Return the descriptor of a new file in memory."""
+    """Return the descriptor of a new in-memory file."""
     total = psutil.virtual_memory().total
     if size > total:
         raise _no_room("shared memory", size, total)
@@ -161,7 +161,7 @@ def _make_shared(size: int) -> int:
 def _make_file(path: Path, size: int) -> None:
     try:
         with path.open("xb") as file:
-            # A hole in the file that the disk cannot fill later would kill the process with SIGBUS.
+            # Without reserved space, writing to the mapping of a full disk kills the process with SIGBUS.
             os.posix_fallocate(file.fileno(), 0, size)
     except FileExistsError:
         raise StorageError(f"{path} is there already: remove it, or name a new file for the replay") from None
@@ -182,7 +182,7 @@ def _prefer_huge_pages(memory: mmap.mmap) -> None:
         try:
             memory.madvise(mmap.MADV_HUGEPAGE)
         except OSError:
-            pass  # the kernel was built without them: slower, not wrong
+            pass  # not supported by this kernel: slower, but correct
 
 
 def _no_room(place: str, size: int, free: int) -> StorageError:

@@ -1,7 +1,7 @@
-"""Checks of saved state: arrays and JSON values out of a checkpoint, before they reach code that trusts them.
+"""Validation of saved state: arrays and JSON values from a checkpoint.
 
-A kernel uses numbers of the state to address memory, so a wrong one would crash the process. Each check returns the
-value, or raises an error of one line.
+Kernels use numbers of the state as indices without checking them, so a wrong one could crash the process. Each function
+returns the valid value, or raises a one-line error.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import numpy as np
 from hotloop.errors import HotloopError
 
 MOST = 1 << 53
-"""No count of a training is larger."""
+"""Upper bound of every count."""
 REMEDY = "use another checkpoint"
 
 
 class StateUnreadable(HotloopError):
-    """Saved state is damaged, or belongs to something of another shape."""
+    """Saved state is damaged, or has another shape."""
 
 
 def array_of(
@@ -34,22 +34,22 @@ def array_of(
 
     Args:
         state: Arrays by name.
-        name: Of the array.
-        like: Has the shape and type that it must have.
-        low: Its smallest allowed value; numbers must be finite in any case.
-        high: Its largest.
-        remedy: What the error says to do about another shape or type.
+        name: Name of the array.
+        like: An array of the required shape and dtype.
+        low: Smallest allowed value. Numbers must be finite in any case.
+        high: Largest allowed value.
+        remedy: Advice in the error about a wrong shape or dtype.
     """
     found = state.get(name)
     if not isinstance(found, np.ndarray) or found.shape != like.shape or found.dtype != like.dtype:
-        seen = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else "nothing"
-        raise StateUnreadable(f"the saved state has {seen} for {name!r}, not {like.dtype} {like.shape}: {remedy}")
+        actual = f"{found.dtype} {found.shape}" if isinstance(found, np.ndarray) else "nothing"
+        raise StateUnreadable(f"the saved state has {actual} for {name!r}, not {like.dtype} {like.shape}: {remedy}")
     require_values(found, name, low, high)
     return found
 
 
 def take_like(group: dict[str, np.ndarray], **own: np.ndarray) -> list[np.ndarray]:
-    """Take arrays out of a group, each of which must have the shape and type of this training's own."""
+    """Remove arrays from a group and return them; each must have the shape and dtype of the one given here."""
     found = [array_of(group, name, array) for name, array in own.items()]
     for name in own:
         del group[name]
@@ -57,10 +57,10 @@ def take_like(group: dict[str, np.ndarray], **own: np.ndarray) -> list[np.ndarra
 
 
 def require_values(values: np.ndarray, name: str, low: float | None = None, high: float | None = None) -> None:
-    """Refuse numbers that are not finite, or not from `low` to `high`."""
+    """Reject numbers that are not finite, or not from `low` to `high`."""
     if not values.size or values.dtype == np.bool_:
         return
-    # Of numbers that are not all finite, the smallest or the largest is not finite.
+    # If any number is not finite, the minimum or the maximum is not.
     least, most = values.min(), values.max()
     for value in (least, most):
         if not np.isfinite(value):
@@ -71,13 +71,13 @@ def require_values(values: np.ndarray, name: str, low: float | None = None, high
 
 
 def require_state(holds: bool, what: str) -> None:
-    """Refuse a state whose parts contradict each other."""
+    """Reject a state whose parts contradict each other."""
     if not holds:
         raise StateUnreadable(f"the saved state is impossible: {what}; {REMEDY}")
 
 
 def count_in(values: Mapping[str, Any], name: str, low: int = 0, high: int = MOST) -> int:
-    """Return a whole number of a JSON object."""
+    """Return an integer of a JSON object."""
     value = values.get(name)
     if type(value) is not int or not low <= value <= high:
         raise StateUnreadable(
@@ -97,7 +97,7 @@ def text_in(values: Mapping[str, Any], name: str) -> str:
 
 
 def numbers_in(values: Mapping[str, Any], name: str, length: int, low: float, high: float = MOST) -> list[Any]:
-    """Return a list of so many numbers of a JSON object."""
+    """Return a list of `length` numbers of a JSON object."""
     found = _typed(values, name, list, f"a list of {length} numbers")
     if len(found) != length or not all(type(each) in (int, float) and low <= each <= high for each in found):
         raise StateUnreadable(
@@ -107,18 +107,18 @@ def numbers_in(values: Mapping[str, Any], name: str, length: int, low: float, hi
 
 
 def random_state(state: Any) -> dict[str, Any]:
-    """Return the state of a PCG64 generator, for `bit_generator.state`, that JSON or an array held."""
+    """Return a saved state of a PCG64 generator, to be assigned to `bit_generator.state`."""
     try:
         inner = state["state"]
         bits = {128: [inner["state"], inner["inc"]], 1: [state["has_uint32"]], 32: [state["uinteger"]]}
-        known = state["bit_generator"] == "PCG64" and all(
+        valid = state["bit_generator"] == "PCG64" and all(
             type(word) is int and 0 <= word < 1 << width for width, words in bits.items() for word in words
         )
-        # The increment of a PCG is odd, or its period would be shorter.
-        known = known and inner["inc"] % 2 == 1
+        # The increment of a PCG is always odd.
+        valid = valid and inner["inc"] % 2 == 1
     except (KeyError, TypeError):
-        known = False
-    if not known:
+        valid = False
+    if not valid:
         raise StateUnreadable(f"the checkpoint has {_short(state)} as the state of a random generator: {REMEDY}")
     return state
 

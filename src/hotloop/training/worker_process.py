@@ -1,12 +1,12 @@
-"""Worker processes: started so that they end with the process that started them, and leave signals to it.
+"""Worker processes that end with their parent and leave signals to it.
 
-Linux kills a worker when its parent dies (PR_SET_PDEATHSIG), even in the middle of a C function or stopped. That is
-bound to the parent's thread that started it, so it is used only where that is the main thread. `end_with_parent`, a
-thread that sees the socket to the parent close, works in any case, but only while Python runs. A stopped worker is in a
-process group of its own, and when such a group has lost its parent, Linux continues what is stopped in it.
+Linux kills a worker when its parent dies (PR_SET_PDEATHSIG), even inside a C function or while stopped. This applies to
+the parent's thread that started it, so it is used only if that is the main thread. Otherwise `end_with_parent`, a
+thread that notices when the socket to the parent closes, ends the worker. It needs Python to run, which it does even in
+a stopped worker: workers have their own process group, and Linux resumes a stopped group when it is orphaned.
 
-Ctrl-C, a closed terminal or a service manager signal all processes at once. The parent decides when a worker ends, so
-workers ignore these signals, from their first moment: they start with them blocked.
+Ctrl-C, a closed terminal and service managers signal all processes at once. The parent decides when a worker ends, so
+workers ignore these signals. They start with them blocked, so none gets through before that.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import threading
 from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""What asks a training to save and end."""
+"""Signals on which a training saves and ends."""
 PR_SET_PDEATHSIG = 1
 HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 IGNORE = (
@@ -35,13 +35,13 @@ def start_worker(program: str, **options: Any) -> subprocess.Popen[Any]:
     """Start a Python process that ends with this one and ignores the signals that stop a training.
 
     Args:
-        program: What it runs; before anything that takes time it is bound to this process.
-        options: Of `subprocess.Popen`.
+        program: Python source to run, after a prelude that ties the worker to this process.
+        options: Options of `subprocess.Popen`.
     """
     bound = sys.platform == "linux" and threading.current_thread() is threading.main_thread()
-    # A parent that has ended before it was asked to be bound to is another one by now.
-    alone = f"if os.getppid() != {os.getpid()}: os._exit(1)\n"
-    text = IGNORE + (DIE_WITH_PARENT if bound else "") + alone + program
+    # If the parent ended before the prelude ran, the worker has been given another parent.
+    check_parent = f"if os.getppid() != {os.getpid()}: os._exit(1)\n"
+    text = IGNORE + (DIE_WITH_PARENT if bound else "") + check_parent + program
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     try:
         return subprocess.Popen([sys.executable, "-c", text], process_group=0, **options)
@@ -50,13 +50,13 @@ def start_worker(program: str, **options: Any) -> subprocess.Popen[Any]:
 
 
 def end_with_parent(descriptor: int) -> None:
-    """End this process when the other end of a socket or pipe, which the parent holds, is closed."""
+    """Exit when the parent closes its end of this socket or pipe."""
     threading.Thread(target=_end_with_socket, args=(descriptor,), daemon=True, name="hotloop-lifeline").start()
 
 
 def _end_with_socket(descriptor: int) -> None:
     poll = select.poll()
     poll.register(descriptor, HUNG_UP)
-    # Anything else means that this process has closed it itself, on its way out.
+    # Any other event means that this process closed it itself while exiting.
     if any(events & HUNG_UP for _, events in poll.poll()):
         os._exit(1)

@@ -15,7 +15,7 @@ from hotloop.training.replay.records import ACTION, ENDED, FINAL, FLAGS, REWARD,
 U64 = np.uint64
 """Type of indices. Numba checks a signed index for being negative, which takes longer than the access itself."""
 MAX_DRAWS = 1000
-"""Attempts to draw one transition of a batch. Only a ring with hardly a complete transition needs so many."""
+"""Attempts to draw one transition of a batch. Reached only if hardly any transition is complete."""
 
 
 class Shape(NamedTuple):
