@@ -1,7 +1,7 @@
-"""A light game whose frames carry a checksum, a policy that can tell torn weights, and a check of sampled batches.
+"""A light game whose frames carry a checksum, a policy that detects torn weights, and a check of sampled batches.
 
-A frame tells its episode and its time, and everything else follows from those: what was done, what it gave, and what
-every pixel is. So a sample that was put together from two steps, or from half of one, cannot pass for a whole one.
+A frame encodes its episode and time, which determine action, reward and every pixel. So a sample that mixes two steps,
+or contains half of one, is detected.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ def draw_frame(episode: int, t: int, side: int = SIDE) -> np.ndarray:
 
 
 def read_frame(frame: np.ndarray) -> tuple[int, int]:
-    """Return episode and time of a frame; fail if it is not whole."""
+    """Return episode and time of a frame; fail if it is torn."""
     flat = np.ascontiguousarray(frame).reshape(-1).copy()
-    episode, t, told = (int(each) for each in flat[:HEADER].view(np.uint32))
+    episode, t, checksum = (int(each) for each in flat[:HEADER].view(np.uint32))
     flat[8:HEADER] = 0
-    assert told == zlib.crc32(flat.tobytes()), f"torn frame: episode {episode}, time {t}"
+    assert checksum == zlib.crc32(flat.tobytes()), f"torn frame: episode {episode}, time {t}"
     return episode, t
 
 
@@ -58,10 +58,10 @@ class LightEnv(gymnasium.Env[np.ndarray, Any]):
     Args:
         side: Of a frame.
         longest: Episode.
-        pause_s: How long a step takes, at most, by chance that no seed decides.
+        pause_s: Maximum of a random pause per step, not seeded.
         trouble: What happens at step `at`: "fail", "hang", "exit", "die", or at once: "refuse", "break".
-        at: Of the process.
-        once: A file: the trouble comes only to the process that makes it.
+        at: Step of the process at which the trouble happens.
+        once: A file: only the process that creates it has the trouble.
     """
 
     observation_space = spaces.Box(0, 255, (SIDE, SIDE), np.uint8)
@@ -118,7 +118,7 @@ class LightEnv(gymnasium.Env[np.ndarray, Any]):
 
 
 class LightPolicy:
-    """Does what the newest frame says; refuses weights that are not of one piece."""
+    """Plays the action that the newest frame encodes; rejects torn weights."""
 
     def __init__(self) -> None:
         self._versions = [0]
@@ -134,7 +134,7 @@ class LightPolicy:
 
 
 class RandomPolicy:
-    """Plays at random, and knows nothing."""
+    """Plays at random."""
 
     def __init__(self, actions: int) -> None:
         self._actions = actions
@@ -153,7 +153,7 @@ def start_sleeper() -> None:
 
 
 def shared_memory(pid: int | None = None) -> set[int]:
-    """Return the inodes of the pieces of hotloop's shared memory that a process, by default this one, has or maps."""
+    """Return the inodes of hotloop's shared memory that a process, by default this one, has open or mapped."""
     place, name = Path("/proc") / str(pid or "self"), "/memfd:hotloop"
     found = set()
     for line in (place / "maps").read_text().splitlines():
@@ -165,7 +165,7 @@ def shared_memory(pid: int | None = None) -> set[int]:
             if os.readlink(each).startswith(name):
                 found.add(each.stat().st_ino)
         except FileNotFoundError:
-            continue  # the one by which the directory was read
+            continue  # the descriptor of the directory listing itself
     return found
 
 
@@ -183,7 +183,7 @@ def light_replay(length: int, lanes: int = 2, **options: Any) -> FrameReplay:
 
 
 def check_batch(batch: Batch) -> set[tuple[int, int]]:
-    """Fail unless every transition of a batch (n = 1) is whole and hangs together; return episodes and times."""
+    """Fail unless every transition of a batch (n = 1) is consistent; return episodes and times."""
     found = set()
     for i in range(len(batch.action)):
         episode, t = read_frame(batch.obs[i, -1])

@@ -1,4 +1,4 @@
-"""Workers and learners killed at any moment: nothing torn is sampled, nothing is left, and it goes on.
+"""Workers and learners killed at any moment: no torn samples, nothing left behind, and training continues.
 
 The long form is `make soak`.
 """
@@ -25,7 +25,7 @@ from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.training.replay import FrameReplay, Prioritised
 
 KILLS = 4
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 
 LEARNER = """
 import sys, time
@@ -59,13 +59,13 @@ with Workers(light_job(), light_replay(2000), light_weights(), options) as worke
 
 
 @pytest.fixture(autouse=True)
-def findable(monkeypatch: pytest.MonkeyPatch) -> None:
+def importable_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(ROOT))
 
 
-def patiently(pause_s: float = 0.05) -> Iterator[None]:
-    until = now_ns() + round(PATIENCE_S * 1e9)
-    while now_ns() < until:
+def until_timeout(pause_s: float = 0.05) -> Iterator[None]:
+    end = now_ns() + round(TIMEOUT_S * 1e9)
+    while now_ns() < end:
         yield
         time.sleep(pause_s)
 
@@ -88,10 +88,10 @@ def test_workers_killed_again_and_again() -> None:
             pid = workers.processes[int(chance.integers(2))]
             time.sleep(float(chance.random()) * 0.02)
             os.kill(pid, signal.SIGKILL)
-            for _ in patiently(0.0):
-                told = workers.collect(20)
-                steps += told.steps
-                reasons += [each.reason for each in told.restarts]
+            for _ in until_timeout(0.0):
+                result = workers.collect(20)
+                steps += result.steps
+                reasons += [each.reason for each in result.restarts]
                 batch = replay.sample(32, rng)
                 check_batch(batch)
                 replay.update_priorities(batch.index, np.asarray(rng.random(32), np.float32))
@@ -114,13 +114,13 @@ def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
     pids = [int(each) for each in learner.stdout.readline().split()]
     assert len(pids) == 2
     memory = {int(each) for each in learner.stdout.readline().split()}
-    assert len(memory) == 3, "replay, board and weights"
+    assert len(memory) == 3, "replay, control block and weights"
     if how == "kill":
-        os.kill(pids[0], signal.SIGSTOP)  # what is stopped takes no notice of anything but being killed
+        os.kill(pids[0], signal.SIGSTOP)  # a stopped process reacts to nothing but SIGKILL
     if how != "exit":
         learner.kill()
-    assert learner.wait(PATIENCE_S) == (0 if how == "exit" else -signal.SIGKILL)
-    for _ in patiently():
+    assert learner.wait(TIMEOUT_S) == (0 if how == "exit" else -signal.SIGKILL)
+    for _ in until_timeout():
         left = [each for each in pids if running(each)]
         if not left:
             break
@@ -132,21 +132,21 @@ def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
 
 
 def holds(pid: int, memory: set[int]) -> bool:
-    """Say whether a process has any of these pieces of shared memory."""
+    """Return whether a process has any of this shared memory."""
     try:
         return bool(shared_memory(pid) & memory)
     except OSError:
-        return False  # it has ended meanwhile
+        return False  # it ended in the meantime
 
 
-def test_what_a_worker_has_started_ends_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_started_by_a_worker_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SLEEPER", str(tmp_path / "pid"))
     options = WorkerOptions(count=1, ahead=0, first="tests.collecting:start_sleeper")
     with Workers(light_job(), light_replay(2000, lanes=1), light_weights(), options) as workers:
         workers.get_ready()
         sleeper = int((tmp_path / "pid").read_text())
         assert running(sleeper)
-    for _ in patiently():
+    for _ in until_timeout():
         if not running(sleeper):
             break
     assert not running(sleeper)
@@ -172,7 +172,7 @@ def test_an_unmodified_script_is_recorded_with_its_workers(tmp_path: Path) -> No
     trace = hotloop.load(tmp_path / "run")
     steps = [process.counts.get("env_steps", 0) for process in trace.processes]
     assert steps[0] == 0 and len(steps) == 3 and min(steps[1:]) > 0
-    # Each step once: by the worker that made it, and by nobody else.
+    # Each step is counted once, by the worker that made it.
     assert summary.counts(trace).env_steps == sum(steps) == int(done.stdout.splitlines()[0])
 
 
@@ -186,11 +186,11 @@ def test_an_emulator_plays_in_a_worker() -> None:
     )
     replay = FrameReplay(2000, 1, (84, 84), storage="shared")
     with Workers(job, replay, {"w": np.zeros(1)}, WorkerOptions(count=1, ahead=0)) as workers:
-        told = [workers.collect(100)]
+        results = [workers.collect(100)]
         os.kill(workers.processes[0], signal.SIGKILL)
-        told += [workers.collect(200), workers.collect(200)]
-        assert [each.reason for one in told for each in one.restarts] == ["it was killed by SIGKILL"]
-        assert all(one.frames == 4 * one.steps for one in told)
-        episodes = [each for one in told for each in one.episodes]
+        results += [workers.collect(200), workers.collect(200)]
+        assert [each.reason for one in results for each in one.restarts] == ["it was killed by SIGKILL"]
+        assert all(one.frames == 4 * one.steps for one in results)
+        episodes = [each for one in results for each in one.episodes]
         assert all(set(each.figures) == {"flag", "distance", "cause"} for each in episodes)
         assert replay.sample(64, np.random.default_rng(0)).obs.shape == (64, 4, 84, 84)

@@ -1,4 +1,4 @@
-"""Every sampled transition is one that a plain list remembers, and every one that the list could give is sampled."""
+"""Replays sample exactly the transitions of a plain list-based model."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ class Model:
     fresh: list[bool]
     numbers: int = 0
 
-    def vector_step(self, chance: np.random.Generator) -> list[Step]:
+    def vector_step(self, rng: np.random.Generator) -> list[Step]:
         """Let one step happen in every environment."""
         for lane, before in enumerate(self.lanes):
             if self.fresh[lane]:
                 obs, seen = self._number(), []
             else:
                 obs, seen = before[-1].next_obs, before[-1].seen
-            ends = [bool(each) for each in chance.random(2) < 0.15]
-            before.append(Step(obs, self._number(), float(chance.integers(-5, 6)), ends[0], ends[1], [*seen, obs]))
+            ends = [bool(each) for each in rng.random(2) < 0.15]
+            before.append(Step(obs, self._number(), float(rng.integers(-5, 6)), ends[0], ends[1], [*seen, obs]))
             self.fresh[lane] = before[-1].ended
         return [steps[-1] for steps in self.lanes]
 
@@ -95,12 +95,12 @@ def histories(draw: st.DrawFn) -> dict[str, Any]:
 
 def fill(replay: Any, history: dict[str, Any], as_obs: Any) -> Model:
     model = Model([[] for _ in range(history["envs"])], [True] * history["envs"])
-    chance = np.random.default_rng(history["seed"])
+    rng = np.random.default_rng(history["seed"])
     for k in range(history["steps"]):
         if k in history["cuts"]:
             model.cut()
             replay.cut()
-        steps = model.vector_step(chance)
+        steps = model.vector_step(rng)
         replay.add(
             np.stack([as_obs(step.obs) for step in steps]),
             np.array([step.obs * 3 for step in steps]),
@@ -110,12 +110,12 @@ def fill(replay: Any, history: dict[str, Any], as_obs: Any) -> Model:
             np.stack([as_obs(step.next_obs) for step in steps]),
         )
         if k % 5 == 0:
-            draw_all(replay, k, rounds=1)  # priorities follow the ring bit by bit
+            draw_all(replay, k, rounds=1)  # so that priorities are updated in several steps
     return model
 
 
 def draw_all(replay: Any, seed: int, rounds: int = 25) -> list[tuple[Any, ...]]:
-    """Sample until everything that can come will have come (but for a chance of e^-25); return each once."""
+    """Sample until every transition was drawn (a miss has probability e^-25); return each once."""
     held, rng, found = len(replay), np.random.default_rng(seed), {}
     for _ in range(rounds if held else 0):
         try:
@@ -146,17 +146,17 @@ def test_vector_replay(history: dict[str, Any]) -> None:
             taken = model.n_steps(lane, at, n)
             if len(taken) == n or taken[-1].ended:
                 possible.add((lane, at))
-    came = set()
+    sampled = set()
     for obs, action, reward, next_obs, discount, index, weight in draw_all(replay, history["seed"]):
         at, lane = divmod(int(index), history["envs"])
-        came.add((lane, at))
+        sampled.add((lane, at))
         taken = model.n_steps(lane, at, n)
         np.testing.assert_array_equal(obs, vector_obs(taken[0].obs))
         np.testing.assert_array_equal(next_obs, vector_obs(taken[-1].next_obs))
         assert action == taken[0].obs * 3
         assert (reward, discount) == pytest.approx(expected(taken), rel=1e-6)
         assert weight == 1
-    assert came == possible
+    assert sampled == possible
 
 
 def frame_obs(number: int) -> np.ndarray:
@@ -200,10 +200,10 @@ def test_frame_replay(history: dict[str, Any]) -> None:
             taken = model.n_steps(lane, at, n + 1)
             if any(step.ended for step in taken[:n]) or len(taken) == n + 1:
                 possible.add((lane, slot))
-    came = set()
+    sampled = set()
     for obs, action, reward, next_obs, discount, index, weight in draw_all(replay, history["seed"]):
         slot, lane = divmod(int(index), history["envs"])
-        came.add((lane, slot))
+        sampled.add((lane, slot))
         at = slots[lane][slot]
         assert at is not None
         taken = model.n_steps(lane, at, n)
@@ -213,12 +213,12 @@ def test_frame_replay(history: dict[str, Any]) -> None:
         assert action == taken[0].obs * 3
         assert (reward, discount) == pytest.approx(expected(taken), rel=1e-6)
         assert weight == 1
-    assert came == possible
+    assert sampled == possible
 
 
 @compiled
 @given(histories())
-def test_a_restored_replay_goes_on_as_the_first(history: dict[str, Any]) -> None:
+def test_a_restored_replay_continues_identically(history: dict[str, Any]) -> None:
     def make() -> FrameReplay:
         return FrameReplay(
             history["length"] * history["envs"],

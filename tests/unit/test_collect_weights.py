@@ -1,4 +1,4 @@
-"""Published weights: whole or not at all, newest first, refused if they are others."""
+"""Published weights: never torn, always the newest, other shapes rejected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def same(value: float, size: int = 60_000) -> dict[str, np.ndarray]:
     return {"w": np.full(size, value, np.float32), "b": np.full((3, 5), value)}
 
 
-def test_weights_come_as_they_were_published() -> None:
+def test_weights_are_read_as_published() -> None:
     generator = np.random.default_rng(0)
     arrays = {"a": generator.random((3, 4)), "b": generator.integers(0, 9, 5), "c": np.array(True), "d": np.zeros(0)}
     publisher = Publisher(arrays)
@@ -56,7 +56,7 @@ def test_weights_come_as_they_were_published() -> None:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=8))
 def test_a_reader_that_is_overtaken_reads_again(published: list[int]) -> None:
-    """While the k-th copy is taken, so many versions are published, each in two halves around the copy."""
+    """During the k-th copy, `published[k]` new versions are published half-way through it."""
     publisher = Publisher(same(1, 100))
     reader = Subscriber(publisher.handle())
     copy, moments = np.copyto, iter(published)
@@ -74,12 +74,12 @@ def test_a_reader_that_is_overtaken_reads_again(published: list[int]) -> None:
     assert found is not None
     for each in found.values():
         assert (each == reader.version).all()
-    # One version may be published while the other is read; of what was read at last, no more came meanwhile.
+    # At most one version may be published during a copy that counts.
     assert publisher.version - reader.version <= 1
     publisher.close()
 
 
-def test_a_writer_killed_in_the_middle_does_no_harm() -> None:
+def test_a_publisher_killed_while_writing_leaves_the_last_version_readable() -> None:
     publisher = Publisher(same(1, 100))
     reader = Subscriber(publisher.handle())
     publisher._versions[weights.STARTED] = 2
@@ -102,13 +102,13 @@ def test_no_reader_ever_sees_torn_weights() -> None:
             each[...] = version
         publisher.publish(arrays)
     for reader in readers:
-        told, _ = reader.communicate()
+        reads, _ = reader.communicate()
         assert reader.returncode == 0
-        assert 1 <= int(told) <= last
+        assert 1 <= int(reads) <= last
     publisher.close()
 
 
-def test_other_weights_than_at_first_are_refused() -> None:
+def test_weights_of_other_names_or_shapes_are_rejected() -> None:
     publisher = Publisher(light_weights())
     with pytest.raises(CollectError, match=r"weights a, b were published where a, b, c were"):
         publisher.publish({name: each for name, each in light_weights().items() if name != "c"})

@@ -1,4 +1,4 @@
-"""Worker processes: they leave signals to their parent, and end with it."""
+"""Worker processes leave signals to their parent, and end with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from hotloop.clock import now_ns
 from hotloop.training.worker_process import STOPPING, start_worker
 
-PATIENCE_S = 60.0
+TIMEOUT_S = 60.0
 PARENTS = {
     "plain": (
         "from hotloop.training.worker_process import start_worker\n"
@@ -36,9 +36,9 @@ PARENTS = {
 }
 
 
-def patiently() -> Iterator[None]:
-    until = now_ns() + round(PATIENCE_S * 1e9)
-    while now_ns() < until:
+def until_timeout() -> Iterator[None]:
+    end = now_ns() + round(TIMEOUT_S * 1e9)
+    while now_ns() < end:
         yield
         time.sleep(0.05)
 
@@ -54,7 +54,7 @@ def test_a_worker_ignores_the_signals_that_stop_a_training_from_its_first_moment
     worker = start_worker("import time; time.sleep(0.5); print('done')", stdout=subprocess.PIPE, text=True)
     for number in STOPPING:
         worker.send_signal(number)
-    out, _ = worker.communicate(timeout=PATIENCE_S)
+    out, _ = worker.communicate(timeout=TIMEOUT_S)
     assert (worker.returncode, out) == (0, "done\n")
 
 
@@ -63,8 +63,8 @@ def test_a_signal_that_comes_while_a_worker_starts_is_not_lost() -> None:
     before = signal.signal(signal.SIGHUP, lambda number, frame: received.append(number))
     try:
         worker = start_worker(f"import os, signal; os.kill({os.getpid()}, signal.SIGHUP)")
-        worker.wait(PATIENCE_S)
-        for _ in patiently():
+        worker.wait(TIMEOUT_S)
+        for _ in until_timeout():
             if received:
                 break
     finally:
@@ -78,22 +78,22 @@ def test_a_stopped_worker_does_not_outlive_its_parent(kind: str) -> None:
     if kind == "CarRacing":
         pytest.importorskip("Box2D")
     program = f"{PARENTS[kind]}\nprint(child.pid, flush=True)\nimport time; time.sleep(600)"
-    # In a session of its own, as a training under a service manager or in a terminal has one.
+    # In its own session, like a training in a terminal or under a service manager.
     parent = subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
     assert parent.stdout is not None
-    said = sorted(parent.stdout.readline().strip() for _ in range(2))  # in either order: its id, and that it is up
-    assert said[1] == "ready", said
-    child = int(said[0])
+    lines = sorted(parent.stdout.readline().strip() for _ in range(2))  # process id and "ready", in either order
+    assert lines[1] == "ready", lines
+    child = int(lines[0])
     os.kill(child, signal.SIGSTOP)
-    for _ in patiently():
+    for _ in until_timeout():
         if psutil.Process(child).status() == psutil.STATUS_STOPPED:
             break
     parent.kill()
     parent.wait()
     parent.stdout.close()
-    for _ in patiently():
+    for _ in until_timeout():
         if not is_running(child):
             return
     os.kill(child, signal.SIGKILL)

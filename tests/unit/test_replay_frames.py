@@ -1,4 +1,4 @@
-"""FrameReplay: stacks worked out by hand, what is stored, memory that is used again."""
+"""FrameReplay: stacks computed by hand, contents, reuse of batch memory."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def step(replay: FrameReplay, now: int, then: int, reward: float = 1.0, end: str
 
 
 def sampled(replay: FrameReplay) -> dict[int, tuple[list[int], list[int], float, float]]:
-    """Draw a lot; return both stacks, reward and discount by the newest frame."""
+    """Sample everything; return both stacks, reward and discount by newest frame."""
     rng, found = np.random.default_rng(0), {}
     for _ in range(40):
         batch = replay.sample(len(replay), rng)
@@ -91,7 +91,7 @@ def test_the_newest_step_waits_for_its_next_frame() -> None:
     assert sampled(replay).keys() == {1, 2, 3}
 
 
-def test_around_the_ring_no_stack_reaches_into_what_was_overwritten() -> None:
+def test_no_stack_contains_overwritten_frames_after_wrapping_around() -> None:
     replay = FrameReplay(10, 1, (2, 2), 3)
     for now in range(100, 124):
         step(replay, now, now + 1)
@@ -101,7 +101,7 @@ def test_around_the_ring_no_stack_reaches_into_what_was_overwritten() -> None:
     assert found[116][:2] == ([114, 115, 116], [115, 116, 117])
 
 
-def test_a_step_that_was_cut_off_is_not_sampled() -> None:
+def test_the_last_step_before_a_cut_is_not_sampled() -> None:
     replay = FrameReplay(20, 1, (2, 2), 2)
     step(replay, 1, 2)
     step(replay, 2, 3)
@@ -113,7 +113,7 @@ def test_a_step_that_was_cut_off_is_not_sampled() -> None:
     assert found[50][0] == [50, 50]
 
 
-def test_as_stored_both_observations_are_views_of_one_window() -> None:
+def test_unscaled_observations_are_views_of_one_window() -> None:
     replay = two_episodes()
     batch = replay.sample(4, np.random.default_rng(0))
     assert batch.obs.shape == batch.next_obs.shape == (4, 3, 2, 2)
@@ -125,13 +125,13 @@ def test_as_stored_both_observations_are_views_of_one_window() -> None:
 
 
 @pytest.mark.parametrize("shape", [(96, 96), (3, 7), (2, 3), (5,), (4, 4, 3)])
-def test_as_input_of_a_network(shape: tuple[int, ...]) -> None:
+def test_scaled_observations(shape: tuple[int, ...]) -> None:
     replay = FrameReplay(100, 2, shape, 4)
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     no = np.zeros(2, bool)
     for _ in range(20):
         replay.add(
-            chance.integers(0, 256, (2, *shape), dtype=np.uint8),
+            rng.integers(0, 256, (2, *shape), dtype=np.uint8),
             np.zeros(2, np.int64),
             np.zeros(2, np.float32),
             no,
@@ -145,7 +145,7 @@ def test_as_input_of_a_network(shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(one.astype(np.float32) * np.float32(1 / 255), other)
 
 
-def test_memory_of_a_batch_is_used_again_only_when_nobody_holds_it() -> None:
+def test_batch_memory_is_reused_only_when_nothing_refers_to_it() -> None:
     replay = two_episodes()
     rng = np.random.default_rng(0)
     first = replay.sample(4, rng)
@@ -155,13 +155,13 @@ def test_memory_of_a_batch_is_used_again_only_when_nobody_holds_it() -> None:
     assert second.obs.ctypes.data != address
     np.testing.assert_array_equal(first.obs, kept)
     del first
-    assert replay.sample(4, rng).obs.ctypes.data != address  # the tensor still looks into it
+    assert replay.sample(4, rng).obs.ctypes.data != address  # the tensor still refers to it
     del tensor
     third = replay.sample(4, rng)
     assert third.obs.ctypes.data == address
 
 
-def test_a_state_is_of_its_moment_though_more_is_written() -> None:
+def test_an_uncopied_state_survives_later_adds() -> None:
     replay = two_episodes(prioritised=Prioritised())
     before = sampled(replay)
     state = replay.state(copy=False)
@@ -172,7 +172,7 @@ def test_a_state_is_of_its_moment_though_more_is_written() -> None:
     assert sampled(other) == before != sampled(replay)
 
 
-def test_a_transition_takes_little_more_than_its_frame() -> None:
+def test_a_transition_takes_little_more_memory_than_its_frame() -> None:
     replay = FrameReplay(100_000, 8, (96, 96), 4, action_shape=(3,), action_dtype=np.float32)
     assert replay.nbytes / replay.capacity < 9300
 
@@ -184,7 +184,7 @@ def test_a_transition_takes_little_more_than_its_frame() -> None:
         (np.zeros((1, 2, 2), np.float32), r"frame is float32"),
     ],
 )
-def test_a_wrong_frame_is_refused_and_leaves_no_trace(frame: np.ndarray, says: str) -> None:
+def test_a_wrong_frame_is_rejected_without_side_effects(frame: np.ndarray, says: str) -> None:
     replay = two_episodes()
     before = sampled(replay)
     good = frames([1])
@@ -202,12 +202,12 @@ def test_a_wrong_frame_is_refused_and_leaves_no_trace(frame: np.ndarray, says: s
         ({"capacity": 9, "stack": 4, "n_step": 6}, "gives 9 steps to each of 1 .* make it at least 10"),
     ],
 )
-def test_a_replay_that_cannot_be_says_why(options: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], says: str) -> None:
     with pytest.raises(ReplayError, match=says):
         FrameReplay(**({"capacity": 40, "num_envs": 1, "frame_shape": (2, 2)} | options))
 
 
-def test_memory_of_batches_of_two_sizes_asked_for_in_turn_is_kept_and_of_a_third_let_go() -> None:
+def test_buffers_of_two_alternating_sizes_are_kept_and_older_ones_freed() -> None:
     buffers = Buffers()
     small, large = (buffers.take(size).ctypes.data for size in (5000, 9000))
     for _ in range(3):
@@ -220,7 +220,7 @@ def test_memory_of_batches_of_two_sizes_asked_for_in_turn_is_kept_and_of_a_third
     assert buffers.take(5000).ctypes.data != held.ctypes.data
 
 
-def test_memory_of_a_batch_begins_at_a_cache_line() -> None:
-    """Else each store of 64 bytes touches two lines, and gathering takes a quarter longer."""
+def test_batch_memory_is_aligned_to_cache_lines() -> None:
+    """Otherwise each 64-byte store touches two lines, and gathering is a quarter slower."""
     buffers = Buffers()
     assert [buffers.take(size).ctypes.data % 64 for size in (100, 5000, 12_000_000)] == [0, 0, 0]

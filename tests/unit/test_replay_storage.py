@@ -1,4 +1,4 @@
-"""Where replay lies: shared memory with real writing processes, killed ones too; files; nothing left behind."""
+"""Storage of a replay: shared memory with writers in other processes, killed ones too; files; no leaks."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hotloop.training.shared_memory import Field, allocate
 
 SIDE = 16
 APART = 5_000_000
-PATIENCE_NS = 100_000_000_000
-# Writes steps whose frame, action and reward all tell the time t, in episodes of 20; ends as it is told.
+TIMEOUT_NS = 100_000_000_000
+# Writes steps whose frame, action and reward all encode the time t, in episodes of 20; `end` says how it ends.
 WRITER = """
 import os, pickle, signal, sys
 import numpy as np
@@ -46,18 +46,18 @@ if end == "die half-way":
 """
 
 
-def patiently() -> Iterator[None]:
-    """Go on for as long as a busy machine may need."""
-    until = now_ns() + PATIENCE_NS
-    while now_ns() < until:
+def until_timeout() -> Iterator[None]:
+    """Loop until a timeout that is long enough for a busy machine."""
+    end = now_ns() + TIMEOUT_NS
+    while now_ns() < end:
         yield
 
 
 def start_writer(
     replay: FrameReplay, env: int, begin: int = 0, steps: int | None = None, end: str = ""
 ) -> subprocess.Popen:
-    told = pickle.dumps((replay.handle(env, 1), begin, steps, end)).hex()
-    process = subprocess.Popen([sys.executable, "-c", WRITER, told], stdout=subprocess.PIPE, text=True)
+    arguments = pickle.dumps((replay.handle(env, 1), begin, steps, end)).hex()
+    process = subprocess.Popen([sys.executable, "-c", WRITER, arguments], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "writing\n"
     return process
 
@@ -74,7 +74,7 @@ def shared_replay(length: int, envs: int = 1, **options: object) -> FrameReplay:
 
 
 def check(replay: FrameReplay, rng: np.random.Generator, batch_size: int = 64) -> set[int]:
-    """Sample once; every transition must hang together. Returns the times that came."""
+    """Sample once and check that every transition is consistent; return the times sampled."""
     batch = replay.sample(batch_size, rng)
     t = batch.action
     start = t - t % 20  # of its episode
@@ -92,23 +92,23 @@ def whole(times: np.ndarray) -> np.ndarray:
 def test_several_processes_write_while_one_samples() -> None:
     replay = shared_replay(400, envs=3)
     writers = [start_writer(replay, env, begin=env * APART) for env in range(3)]
-    rng, came = np.random.default_rng(0), set()
-    for _ in patiently():
+    rng, sampled = np.random.default_rng(0), set()
+    for _ in until_timeout():
         if len(replay) >= 64:
-            came |= check(replay, rng)
-        if len(came) > 2000 and {t // APART for t in came} == {0, 1, 2}:
+            sampled |= check(replay, rng)
+        if len(sampled) > 2000 and {t // APART for t in sampled} == {0, 1, 2}:
             break
     for writer in writers:
         end(writer)
-    assert len(came) > 2000 and {t // APART for t in came} == {0, 1, 2}
+    assert len(sampled) > 2000 and {t // APART for t in sampled} == {0, 1, 2}
     replay.close()
 
 
-def test_writers_that_overtake_the_reader_are_noticed() -> None:
+def test_a_writer_that_overtakes_the_reader_is_detected() -> None:
     replay = shared_replay(40, guard=2)
     writer = start_writer(replay, 0)
     rng, good = np.random.default_rng(0), 0
-    for _ in patiently():
+    for _ in until_timeout():
         try:
             check(replay, rng, 16)
             good += 1
@@ -121,28 +121,28 @@ def test_writers_that_overtake_the_reader_are_noticed() -> None:
     replay.close()
 
 
-def test_a_step_half_written_when_killed_is_never_sampled_and_its_place_is_taken_up() -> None:
+def test_a_half_written_step_of_a_killed_writer_is_never_sampled() -> None:
     replay = shared_replay(100)
     rng = np.random.default_rng(0)
     writer = start_writer(replay, 0, steps=10, end="die half-way")
     assert writer.wait() == -signal.SIGKILL
     end(writer)
-    came = set().union(*(check(replay, rng, 9) for _ in range(20)))
-    assert came == set(range(9))  # 9 waits for the frame of 10, which was not published
+    sampled = set().union(*(check(replay, rng, 9) for _ in range(20)))
+    assert sampled == set(range(9))  # 9 waits for the frame of 10, which was not published
     writer = start_writer(replay, 0, begin=60, steps=10)
     assert writer.wait() == 0
     end(writer)
-    came = set().union(*(check(replay, rng, 18) for _ in range(40)))
-    assert came == set(range(9)) | set(range(60, 69))
+    sampled = set().union(*(check(replay, rng, 18) for _ in range(40)))
+    assert sampled == set(range(9)) | set(range(60, 69))
     replay.close()
 
 
-def test_writers_killed_at_any_moment_leave_only_whole_steps() -> None:
+def test_writers_killed_at_any_moment_leave_only_complete_steps() -> None:
     replay = shared_replay(300)
     rng, begin = np.random.default_rng(0), 0
     for least in (0, 1, 150, 301):
         writer = start_writer(replay, 0, begin)
-        for _ in patiently():
+        for _ in until_timeout():
             if int(replay.state()["heads"][0]) >= least:
                 break
         end(writer)
@@ -154,7 +154,7 @@ def test_writers_killed_at_any_moment_leave_only_whole_steps() -> None:
     replay.close()
 
 
-def test_a_batch_that_was_overtaken_is_drawn_again_and_at_last_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_overtaken_batch_is_drawn_again_a_limited_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
     replay = VectorReplay(100, 1, (1,), storage="shared")
     obs, no = np.zeros((1, 1), np.float32), np.zeros(1, bool)
     for k in range(150):
@@ -191,7 +191,7 @@ def is_memory(descriptor: Path) -> bool:
         return False  # the one by which the directory was read
 
 
-def test_shared_memory_has_no_name_and_is_closed_by_its_maker_alone() -> None:
+def test_shared_memory_has_no_name_and_only_its_creator_closes_it() -> None:
     named = set(Path("/dev/shm").iterdir())
     replay = shared_replay(100)
     handle = replay.handle()
@@ -210,7 +210,7 @@ def test_shared_memory_has_no_name_and_is_closed_by_its_maker_alone() -> None:
     assert len(replay) == 0  # still usable here
 
 
-def test_a_handle_never_finds_another_file_that_has_its_number_now(tmp_path: Path) -> None:
+def test_a_handle_does_not_attach_to_another_file_with_the_same_descriptor(tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(bytes(10_000_000))
     with other.open("r+b") as file:
@@ -225,7 +225,7 @@ def test_a_handle_never_finds_another_file_that_has_its_number_now(tmp_path: Pat
             os.close(number)
 
 
-def test_a_dropped_replay_leaves_nothing() -> None:
+def test_a_dropped_replay_frees_its_memory() -> None:
     gc.collect()
     before = open_memory()
     replay = shared_replay(100)
@@ -235,7 +235,7 @@ def test_a_dropped_replay_leaves_nothing() -> None:
     assert open_memory() == before
 
 
-MAKER = """
+CREATOR = """
 import os, signal, sys
 from hotloop.training.replay import VectorReplay
 replay = VectorReplay(1000, 1, (3,), storage="shared")
@@ -252,11 +252,11 @@ if sys.argv[1] == "fork":
 
 
 @pytest.mark.parametrize("how", ["exit", "kill", "fork"])
-def test_a_maker_that_ends_without_closing_leaves_nothing(how: str) -> None:
-    done = subprocess.run([sys.executable, "-c", MAKER, how], capture_output=True, text=True)
+def test_memory_is_freed_when_its_creator_ends_without_closing(how: str) -> None:
+    done = subprocess.run([sys.executable, "-c", CREATOR, how], capture_output=True, text=True)
     assert done.returncode == (-signal.SIGKILL if how == "kill" else 0), done.stderr
     path = Path(done.stdout.strip())
-    for _ in patiently():
+    for _ in until_timeout():
         if not path.exists():
             break
         time.sleep(0.02)  # a killed process needs a moment
@@ -264,12 +264,12 @@ def test_a_maker_that_ends_without_closing_leaves_nothing(how: str) -> None:
     assert done.stderr == ""
 
 
-def test_memory_of_one_process_has_no_handle() -> None:
+def test_private_memory_has_no_handle() -> None:
     with pytest.raises(ReplayError, match='make the replay with storage="shared"'):
         VectorReplay(8, 1, (1,)).handle()
 
 
-def test_a_handle_is_for_environments_that_are_there() -> None:
+def test_a_handle_for_missing_environments_is_rejected() -> None:
     replay = VectorReplay(800, 4, (1,), storage="shared")
     with pytest.raises(ReplayError, match=r"2 environments from 3 on .* from 0 to 3"):
         replay.handle(3, 2)
@@ -331,7 +331,7 @@ def test_a_file_holds_more_than_memory_allows(tmp_path: Path) -> None:
     assert path.stat().st_size > 200_000_000
 
 
-def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
+def test_an_existing_file_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "replay.bin"
     path.write_text("mine")
     with pytest.raises(StorageError, match="is there already"):
@@ -339,7 +339,7 @@ def test_a_file_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
     assert path.read_text() == "mine"
 
 
-def test_no_room_on_disk_or_in_shared_memory_is_said_at_once(tmp_path: Path) -> None:
+def test_a_replay_that_does_not_fit_is_rejected_at_once(tmp_path: Path) -> None:
     huge = (Field("x", (1 << 50,), np.dtype(np.uint8)),)
     with pytest.raises(StorageError, match="cannot make a replay of"):
         allocate(huge, tmp_path / "replay.bin")
@@ -360,7 +360,7 @@ def test_a_state_moves_between_kinds_of_storage(tmp_path: Path) -> None:
     assert all(np.array_equal(first.state()[name], array) for name, array in second.state().items())
 
 
-def test_arrays_of_a_block_do_not_overlap_and_begin_at_cache_lines() -> None:
+def test_arrays_of_a_block_are_aligned_and_do_not_overlap() -> None:
     fields = tuple(Field(str(k), (size,), np.dtype(np.uint8)) for k, size in enumerate((1, 100, 3 << 20, 7)))
     block = allocate(fields)
     for k, (name, array) in enumerate(block.arrays.items()):

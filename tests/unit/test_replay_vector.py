@@ -1,4 +1,4 @@
-"""VectorReplay: returns worked out by hand, errors, state, priorities."""
+"""VectorReplay: returns computed by hand, errors, state, priorities."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def step(replay: VectorReplay, obs: list[float], reward: float = 0.0, end: str =
 
 
 def sampled(replay: VectorReplay) -> dict[float, tuple[float, float, float]]:
-    """Draw a lot; return reward, discount and next observation by observation."""
+    """Sample everything; return reward, discount and next observation by observation."""
     rng = np.random.default_rng(0)
     found = {}
     for _ in range(40):
@@ -58,7 +58,7 @@ def test_terminated_and_truncated_at_once_is_terminated() -> None:
     assert sampled(replay) == {0: (3, 0, 1)}
 
 
-def test_the_ring_keeps_the_newest() -> None:
+def test_the_newest_transitions_are_kept() -> None:
     replay = VectorReplay(7, 2, (1,))
     assert replay.capacity == 6
     for k in range(5):
@@ -97,7 +97,7 @@ def test_observations_of_any_shape_and_type(dtype: Any, shape: tuple[int, ...]) 
     assert batch.obs.dtype == dtype and batch.obs.flags.c_contiguous
 
 
-def test_the_same_seed_draws_the_same_and_uses_one_number() -> None:
+def test_sampling_is_reproducible_and_draws_one_random_number() -> None:
     replay = VectorReplay(40, 4, (1,))
     for k in range(10):
         step(replay, [100 * e + k for e in range(4)])
@@ -188,7 +188,7 @@ def test_any_part_of_a_large_prioritised_batch_is_a_fair_batch() -> None:
         ([1.0], "one error for each"),
     ],
 )
-def test_bad_td_errors_are_refused_and_change_nothing(errors: list[float], says: str) -> None:
+def test_invalid_td_errors_are_rejected_without_side_effects(errors: list[float], says: str) -> None:
     replay = prioritised(2)
     before = replay.state()
     with pytest.raises(ReplayError, match=says):
@@ -222,7 +222,7 @@ def call(**changed: Any) -> dict[str, Any]:
         ({"truncated": True}, r"truncated is bool \[\]"),
     ],
 )
-def test_a_step_of_another_shape_or_type_is_refused_and_leaves_no_trace(changed: dict[str, Any], says: str) -> None:
+def test_a_step_of_another_shape_or_dtype_is_rejected_without_side_effects(changed: dict[str, Any], says: str) -> None:
     replay = VectorReplay(8, 2, (3,))
     replay.add(**call(obs=np.ones((2, 3), np.float32)))
     with pytest.raises(ReplayError, match=says):
@@ -232,7 +232,7 @@ def test_a_step_of_another_shape_or_type_is_refused_and_leaves_no_trace(changed:
     assert {float(each) for each in replay.sample(4, np.random.default_rng(0)).obs.ravel()} <= {1.0, 2.0}
 
 
-def test_sampling_too_early_says_so() -> None:
+def test_sampling_too_early_raises() -> None:
     replay = VectorReplay(8, 2, (1,), n_step=2)
     rng = np.random.default_rng(0)
     step(replay, [0, 0])
@@ -257,7 +257,7 @@ def test_sampling_too_early_says_so() -> None:
         ({"capacity": 10**15}, "does not fit into memory.*lower the capacity"),
     ],
 )
-def test_a_replay_that_cannot_be_says_why(options: dict[str, Any], says: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], says: str) -> None:
     from hotloop.errors import HotloopError
 
     with pytest.raises(HotloopError, match=says):
@@ -265,12 +265,12 @@ def test_a_replay_that_cannot_be_says_why(options: dict[str, Any], says: str) ->
 
 
 @pytest.mark.parametrize("options", [{"alpha": -0.1}, {"beta": 1.1}, {"epsilon": 0.0}])
-def test_priorities_that_mean_nothing_are_refused(options: dict[str, float]) -> None:
+def test_invalid_priority_options_are_rejected(options: dict[str, float]) -> None:
     with pytest.raises(ReplayError, match=f"{next(iter(options))} is"):
         Prioritised(**options)
 
 
-def test_state_holds_only_what_was_written_and_is_a_copy() -> None:
+def test_a_state_is_a_copy_of_the_written_slots() -> None:
     replay = VectorReplay(1000, 2, (1,))
     for k in range(3):
         step(replay, [k, k])
@@ -281,7 +281,7 @@ def test_state_holds_only_what_was_written_and_is_a_copy() -> None:
     assert all(np.array_equal(kept[name], array) for name, array in state.items())
 
 
-def test_a_state_of_another_replay_is_refused_before_anything_changes() -> None:
+def test_a_state_of_another_shape_is_rejected_without_side_effects() -> None:
     replay = VectorReplay(8, 2, (1,))
     step(replay, [1, 2])
     wider = VectorReplay(8, 2, (2,))
@@ -295,7 +295,7 @@ def test_a_state_of_another_replay_is_refused_before_anything_changes() -> None:
     assert sampled(replay).keys() == {1, 2}
 
 
-def test_a_cut_ends_no_episode_but_returns_do_not_run_across_it() -> None:
+def test_no_return_spans_a_cut() -> None:
     replay = VectorReplay(8, 1, (1,), n_step=2, gamma=0.5)
     for k in range(3):
         step(replay, [k], 1.0)
