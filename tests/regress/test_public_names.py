@@ -56,3 +56,16 @@ def test_the_short_names_of_the_environments_stay(game: str, recwarn: pytest.War
     assert set(short.__all__) == set(defined.__all__)
     assert all(getattr(short, name) is getattr(defined, name) for name in short.__all__)
     assert not [each for each in recwarn if "deprecated" in str(each.message)]
+
+
+def test_renamed_members_keep_their_old_names_with_a_warning() -> None:
+    from hotloop.training.collect import Collected
+    from hotloop.training.collect.interface import Spent
+    from hotloop.training.learn import BoardPPO, BoardPPOConfig, BoardShape
+
+    collected = Collected(steps=3, frames=3, episodes=(), seconds=1.0, spent=Spent(), lost_with_worker=2)
+    with pytest.warns(DeprecationWarning, match="use lost_with_worker"):
+        assert collected.gone == 2
+    learner = BoardPPO(BoardPPOConfig(shape=BoardShape(observation=(9, 8, 8), actions=8, side=8, core="drc")))
+    with pytest.warns(DeprecationWarning, match="use initial_memory"):
+        assert learner.nothing(3).tolist() == learner.initial_memory(3).tolist()

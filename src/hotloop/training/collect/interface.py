@@ -7,6 +7,7 @@ weights as named arrays. Steps come back through the replay, and statistics as `
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from types import TracebackType
@@ -166,6 +167,12 @@ class Collected:
     restarts: tuple[Restart, ...] = ()
     lag: int = 0
     """Age of the stalest worker's weights, in published versions."""
+
+    @property
+    def gone(self) -> int:
+        """The name of `lost_with_worker` in version 0.1."""
+        warnings.warn("Collected.gone is deprecated: use lost_with_worker", DeprecationWarning, stacklevel=2)
+        return self.lost_with_worker
 
 
 class Collector(Protocol):

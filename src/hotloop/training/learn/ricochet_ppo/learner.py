@@ -7,6 +7,7 @@ without memory need no sequences: their minibatches are random steps of random b
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -121,6 +122,11 @@ class BoardPPO:
         """Memory before the first step, `[M, N, ...]`."""
         first, *others = self.config.shape.memory
         return np.zeros((first, boards, *others), np.float32)
+
+    def nothing(self, boards: int) -> F32:
+        """The name of `initial_memory` in version 0.1."""
+        warnings.warn("BoardPPO.nothing is deprecated: use initial_memory", DeprecationWarning, stacklevel=2)
+        return self.initial_memory(boards)
 
     def act(self, obs: NDArray, memory: F32, fresh: NDArray[np.bool_], rng: np.random.Generator) -> tuple[Acted, F32]:
         """Sample actions for observations `[N, ...]`; return them with the new memory."""
