@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hotloop.profiling.diagnosis.rules import RULES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 NAMES = {rule.__name__.rpartition(".")[2] for rule in RULES}
 WITHOUT_A_CASE = {"small_device"}
 """It needs a GPU."""

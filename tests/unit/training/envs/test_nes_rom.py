@@ -15,7 +15,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.envs.nes import rom
 from hotloop.training.envs.nes.rom import RUNNER, find_rom, is_runner
 
-GAME = Path(__file__).resolve().parents[2] / "games" / "runner"
+GAME = Path(__file__).resolve().parents[4] / "games" / "runner"
 
 
 def test_default_is_runner_and_a_copy_is_recognised(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_a_pipe_is_not_read_before_the_script_is(tmp_path):
 
 def test_the_package_is_found_where_only_hotloop_itself_could_find_it(tmp_path):
     (tmp_path / "script.py").write_text("import sys; print([each for each in sys.path if 'hotloop' in each])")
-    source = Path(__file__).parents[2] / "src"
+    source = Path(__file__).parents[4] / "src"
     code = (
         f"import sys; sys.path.insert(0, {str(source)!r}); sys.argv = ['hotloop', 'run', '--out', 'out', 'script.py']; "
     )
