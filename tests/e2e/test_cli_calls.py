@@ -212,7 +212,7 @@ def test_prune_keeps_agents_and_says_so(tmp_path):
 
 
 def test_what_may_not_be_read_or_written_is_one_line(monkeypatch, capsys):
-    def refuse(words):
+    def refuse(words, owns_process):
         raise PermissionError(13, "Permission denied", "/somebody/else")
 
     monkeypatch.setattr(cli, "_dispatch", refuse)

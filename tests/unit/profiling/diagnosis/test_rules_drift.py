@@ -176,7 +176,7 @@ def test_longer_episodes_are_told_and_are_no_fault():
     assert explain(trace) == []
     text = as_text(view.build(trace, []))
     assert "How it changed" in text
-    assert "which is learning, no fault" in " ".join(text.split())
+    assert "This is learning, not a slow-down." in " ".join(text.split())
 
 
 def lengths(*of_blocks, steps=1_000):
@@ -232,7 +232,7 @@ def test_a_slower_machine_is_not_blamed_on_a_phase_because_episodes_lengthen_too
     assert found is not None
     assert found.verdict == "machine and episodes"
     meaning = told.meaning(found)
-    assert "which is learning" in meaning and "the machine became slower" in meaning
+    assert "This is learning" in meaning and "the machine became slower" in meaning
     assert "most of it" not in meaning
 
 
