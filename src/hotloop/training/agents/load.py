@@ -31,7 +31,7 @@ class TrainedAgent:
     _agent: Any
 
     def initial_memory(self, boards: int) -> np.ndarray:
-        """What an agent with memory remembers before anything was seen."""
+        """Return the memory of an agent with memory before the first step."""
         return self._agent.initial_memory(boards)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

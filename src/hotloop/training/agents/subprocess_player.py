@@ -20,8 +20,8 @@ from hotloop.errors import HotloopError
 from hotloop.training.tasks.game import Played
 from hotloop.training.worker_process import end_with_parent, start_worker
 
-ASKED = "asked"
-"""Under this name the question stands among the weights, none of which has it."""
+REQUEST = "request"
+"""The key of the request in the file of weights; no weight has this name."""
 STDOUT = 1
 
 
@@ -35,11 +35,11 @@ def play_apart(pipeline: str, config: Any, learner: Mapping[str, np.ndarray], ep
         episodes: How many.
         place: Where, as the game has it.
     """
-    question = {"pipeline": pipeline, "config": asdict(config), "episodes": episodes, "place": place}
-    with _memory_file() as asked, _memory_file() as played:
-        np.savez(asked, **{ASKED: np.array(json.dumps(question))}, **dict(learner))  # pyright: ignore
-        asked.seek(0)
-        code, said = _run(asked.fileno(), played.fileno())
+    task_request = {"pipeline": pipeline, "config": asdict(config), "episodes": episodes, "place": place}
+    with _memory_file() as request, _memory_file() as played:
+        np.savez(request, **{REQUEST: np.array(json.dumps(task_request))}, **dict(learner))  # pyright: ignore
+        request.seek(0)
+        code, said = _run(request.fileno(), played.fileno())
         if code:
             reason = (said.strip().splitlines() or [f"exit code {code}"])[-1]
             raise HotloopError(f"the process that plays greedy episodes failed ({reason}): see --eval-episodes")
@@ -55,13 +55,13 @@ def _memory_file() -> FileIO:
     return FileIO(os.memfd_create("hotloop-episodes"), "w+b")
 
 
-def _run(asked: int, played: int) -> tuple[int, str]:
+def _run(request: int, played: int) -> tuple[int, str]:
     """Let another process do `serve`; return its exit code and what it wrote to stderr."""
-    program = f"from hotloop.training.agents.subprocess_player import serve; serve({asked}, {played})"
+    program = f"from hotloop.training.agents.subprocess_player import serve; serve({request}, {played})"
     # A recording that follows processes must not take this one for a part of the training.
     environment = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP_")}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with start_worker(program, env=environment, pass_fds=(asked, played), **pipes) as process:
+    with start_worker(program, env=environment, pass_fds=(request, played), **pipes) as process:
         try:
             _, said = process.communicate()
         except BaseException:
@@ -70,11 +70,11 @@ def _run(asked: int, played: int) -> tuple[int, str]:
     return process.returncode, said
 
 
-def serve(asked: int, played: int) -> None:
+def serve(request: int, played: int) -> None:
     """Play what one file asks for, and leave what was played in the other.
 
     Args:
-        asked: Descriptor.
+        request: Descriptor.
         played: Descriptor.
     """
     end_with_parent(STDOUT)
@@ -82,18 +82,22 @@ def serve(asked: int, played: int) -> None:
     from hotloop.training.run import configuration
     from hotloop.training.run.config_checks import torch_threads
 
-    with open(asked, "rb") as file, np.load(file, allow_pickle=False) as found:
+    with open(request, "rb") as file, np.load(file, allow_pickle=False) as found:
         arrays = {key: found[key] for key in found.files}
-    question = json.loads(str(arrays.pop(ASKED)))
-    module = pipeline(question["pipeline"])
-    config = configuration.with_settings(module.Config(), question["config"], "the call")
+    task_request = json.loads(str(arrays.pop(REQUEST)))
+    module = pipeline(task_request["pipeline"])
+    config = configuration.with_settings(module.Config(), task_request["config"], "the call")
     agent = module.Agent(config)
     agent.learner.load(arrays)
-    play_episodes = task(question["pipeline"]).play_episodes
+    play_episodes = task(task_request["pipeline"]).play_episodes
     with torch_threads(1):
-        told = play_episodes(agent.act, config, question["episodes"], question["place"], choosing=True)
+        episodes = play_episodes(agent.act, config, task_request["episodes"], task_request["place"], choosing=True)
     with open(played, "wb") as file:
         np.savez(
-            file, score=told.score, returned=told.returned, length=told.length, cause=told.cause.astype(str),
-            won=np.array(told.won),
-        )  # fmt: skip
+            file,
+            score=episodes.score,
+            returned=episodes.returned,
+            length=episodes.length,
+            cause=episodes.cause.astype(str),
+            won=np.array(episodes.won),
+        )

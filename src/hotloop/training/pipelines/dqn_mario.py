@@ -1,7 +1,7 @@
 """dqn-mario: a Q network learns a side-scroller from frames. One step, from top to bottom, is `collect` and `learn`.
 
 Collectors play and write straight into replay; after every `train_every` steps comes one update of `batch`
-transitions. That ratio is kept whoever is faster: collectors wait for the learner, or it for them.
+transitions. That ratio is kept: the faster side, collectors or learner, waits for the other.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ class Config:
     start: Literal["auto", "begin", "route", "reached"] = "auto"
     """Where training episodes begin; auto: along the known route of runner, elsewhere where it has got to before."""
     begin_share: float = 0.5
-    """Of them, so many begin at the beginning all the same."""
+    """Share of these episodes that start at the beginning all the same."""
     patience: int = 40
-    """An episode ends after so many steps without getting further."""
+    """An episode ends after this many steps without progress."""
     max_steps: int = 0
-    """It is truncated after so many; 0: never."""
+    """An episode is truncated after this many steps; 0: never."""
     noops: int = 30
-    """Up to so many frames pass before the first step."""
+    """At most this many frames pass before the first step, at random."""
     sticky: float = 0.25
     """The chance that an action is repeated."""
     reward_progress: float = 0.02
@@ -133,7 +133,7 @@ class Config:
     epsilon_steps: int = 30_000
     """Steps in which ε falls from one to the other."""
     hold: int = 4
-    """What is tried by chance is held for 1 to so many steps."""
+    """A random action is repeated for 1 to this many steps."""
     kernel: Literal["auto", "torch", "lean", "compile"] = "auto"
     """How updates are computed; auto measures and takes the faster."""
     try_compile: bool = False
@@ -187,11 +187,11 @@ PRESETS: dict[str, tuple[Config, str]] = {
     "original": (ORIGINAL, "the study's first: 2 collectors, a buffer of 10,000, batch 256"),
 }
 OPTIONS = Options(eval_every=50_000, eval_episodes=20, checkpoint_every=200_000, keep=1)
-"""Unless told otherwise: a greedy episode takes half a second, and a replay of frames is large."""
+"""Defaults of this pipeline: a greedy episode takes half a second, and a replay buffer of frames is large."""
 
 
 class Agent:
-    """A Q network that looks at frames."""
+    """A Q network on frames."""
 
     def __init__(self, config: Config) -> None:
         from hotloop.training.learn import FrameDQN
@@ -222,7 +222,7 @@ class Training:
     episodes: Episodes
     feeding: Feeding
     updated: Updated | None = None
-    """What the last update told."""
+    """Metrics of the last update."""
 
     @property
     def beta(self) -> float:
@@ -231,10 +231,10 @@ class Training:
 
     def scalars(self) -> dict[str, float | None]:
         """Return the study's monitored figures: losses, ε, buffer, distance, flags, losses of steps, waiting, lag."""
-        told = self.updated
+        metrics = self.updated
         return {
-            "loss": float(np.mean(told.loss)) if told is not None else None,
-            "td_error": float(np.mean(told.td_abs)) if told is not None else None,
+            "loss": float(np.mean(metrics.loss)) if metrics is not None else None,
+            "td_error": float(np.mean(metrics.td_abs)) if metrics is not None else None,
             "epsilon": self.exploration.epsilon(self.counts.env_steps),
             "buffer_fill": len(self.replay) / self.replay.capacity,
             "gpu_busy": mario_setup.gpu_busy(),
@@ -275,7 +275,7 @@ class Training:
 
 
 def collect(training: Training, timed: Laps) -> Collected:
-    """Wait until so many more steps are in replay as an update is made for; in this process, play them."""
+    """Wait until the replay buffer has the steps that the next update needs; without workers, play them here."""
     with timed("collect", Phase.WAIT if training.config.workers else Phase.ENV):
         got = training.collector.collect(training.config.train_every)
     with timed("count", Phase.LOG):
@@ -309,7 +309,7 @@ def learn(training: Training, timed: Laps) -> None:
 
 
 def publish(training: Training, timed: Laps) -> None:
-    """Hand the weights out to those who play."""
+    """Publish the weights to the collectors."""
     with timed("weights.publish", Phase.SYNC_WEIGHTS):
         version = training.collector.publish(training.agent.learner.weights())
         training.feeding.published(version, training.counts.updates)

@@ -195,14 +195,14 @@ class Training:
     counts: Counts
     episodes: Episodes
     updated: Updated | None = None
-    """What the last round of updates told."""
+    """Metrics of the last round of updates."""
 
     def scalars(self) -> dict[str, float | None]:
         """Return loss, TD error and ε."""
-        told = self.updated
+        metrics = self.updated
         return {
-            "loss": float(np.mean(told.loss)) if told is not None else None,
-            "td_error": float(np.mean(told.td_abs)) if told is not None else None,
+            "loss": float(np.mean(metrics.loss)) if metrics is not None else None,
+            "td_error": float(np.mean(metrics.td_abs)) if metrics is not None else None,
             "epsilon": self.agent.epsilon(self.counts.episodes),
         }
 

@@ -66,7 +66,7 @@ class Config:
     core: Literal["sweep", "drc", "lstm"] = "sweep"
     """Sweeps along rows and columns, without memory; convolutional LSTM cells; or NatureCNN and an LSTM (pictures)."""
     read_planes: bool = False
-    """Of pictures: read planes out of them first and go on with those; else detectors look for what matters."""
+    """For images: first read planes from them and use those; otherwise learned detectors read the image."""
     auxiliary: float = 0.0
     """Weight of a loss that teaches it to read, by what the environment knows of the boards in training; 0: none."""
     channels: int = 16
@@ -143,7 +143,7 @@ class Agent:
         """Shape of the planes that it is taught to read; () if it is not."""
 
     def initial_memory(self, boards: int) -> np.ndarray:
-        """What is remembered before anything was seen."""
+        """Return the memory before the first step."""
         return self.learner.initial_memory(boards)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -206,10 +206,10 @@ class Training:
     solved: Solved
     """Of the boards of this level."""
     updated: BoardUpdated | None = None
-    """What the last iteration's updates told."""
+    """Metrics of the last iteration's updates."""
 
     def scalars(self) -> dict[str, float | None]:
-        """Return the level, and what updates told."""
+        """Return the level and the metrics of the last updates."""
         names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "reading_loss")
         return {"level": float(self.level)} | {name: getattr(self.updated, name, None) for name in names}
 

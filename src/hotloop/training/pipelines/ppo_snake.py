@@ -178,7 +178,7 @@ class Training:
     counts: Counts
     episodes: Episodes
     updated: PPOUpdated | None = None
-    """What the last iteration's updates told."""
+    """Metrics of the last iteration's updates."""
 
     def scalars(self) -> dict[str, float | None]:
         """Return the losses, entropy, divergence and how often the clipping held."""

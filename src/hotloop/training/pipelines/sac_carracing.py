@@ -71,7 +71,7 @@ class Config:
     max_frames: int = 1000
     """Frames until an episode is truncated."""
     patience: int = 120
-    """In training, also after so many frames without a new tile; 0: never."""
+    """In training, an episode also ends after this many frames without a new tile; 0: never."""
     reward_scale: float = 0.1
     """Rewards are multiplied with this for the learner."""
     channels: tuple[int, ...] = (32, 64, 64)
@@ -83,7 +83,7 @@ class Config:
     latent: int = 50
     """Width of the normalised layer behind the eye; 0: none."""
     shift: int = 3
-    """Frames are moved by up to so many pixels when they are learnt from; 0: not at all."""
+    """Random shift of training frames, at most this many pixels; 0: none."""
     n_step: int = 3
     """Steps of reward before a target bootstraps."""
     gamma: float = 0.99
@@ -126,8 +126,8 @@ class Config:
         for name in ("workers", "patience", "shift", "latent"):
             require(getattr(self, name) >= 0, self, name, "0 or more")
         lower = self.precision != "float32"
-        asked = {"--batched": self.batched, "--compiled": self.compiled, f"--precision {self.precision}": lower}
-        lean = ", ".join(flag for flag, is_on in asked.items() if is_on)
+        options_on = {"--batched": self.batched, "--compiled": self.compiled, f"--precision {self.precision}": lower}
+        lean = ", ".join(flag for flag, is_on in options_on.items() if is_on)
         require(self.kernel != "torch" or not lean, self, "kernel", f"lean or auto with {lean}: torch does not know it")
         require(len(self.channels) == 3 and min(self.channels) > 0, self, "channels", "three numbers, such as 32 64 64")
         require(bool(self.hidden) and min(self.hidden) > 0, self, "hidden", "units of each layer, such as 256 256")
@@ -155,7 +155,7 @@ PRESETS: dict[str, tuple[Config, str]] = {
 }
 
 OPTIONS = Options(eval_every=10_000, eval_episodes=10, checkpoint_every=50_000, keep=1)
-"""Unless told otherwise: a decision takes a thousand times longer than Snake's, and a replay of frames is large."""
+"""Defaults of this pipeline: a decision takes a thousand times longer than in Snake; a buffer of frames is large."""
 
 
 class Agent:
@@ -196,15 +196,15 @@ class Training:
     episodes: Episodes
     report: UpdateReport | None
     updated: SACUpdated | None = None
-    """What the last round of updates told."""
+    """Metrics of the last round of updates."""
     driven: np.ndarray | int = 0
     """[N]: frames of each car's episode so far."""
 
     def scalars(self) -> dict[str, float | None]:
         """Return losses, temperature, entropy and value."""
-        told = self.updated
+        metrics = self.updated
         names = ("critic_loss", "actor_loss", "alpha", "entropy", "q")
-        return {name: float(np.mean(getattr(told, name))) if told is not None else None for name in names}
+        return {name: float(np.mean(getattr(metrics, name))) if metrics is not None else None for name in names}
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
         """Drive greedily on tracks that choose the best checkpoint: neither training nor a test has them."""
@@ -259,14 +259,14 @@ def learn(training: Training, timed: Laps) -> None:
     config = training.config
     if training.counts.env_steps < config.first_update:
         return
-    told, report = [], training.report
+    metrics, report = [], training.report
     for _ in range(config.updates_per_step):
         with nullcontext() if report is None else report.whole():
             with timed("replay.sample"), nullcontext() if report is None else report("sample"):
                 batch = training.replay.sample(config.batch, training.rng)
             with timed("learn.update", Phase.OPTIMISE):
-                told.append(training.agent.learner.update(batch, *([] if report is None else [report])))
-    training.updated = type(told[0])(*(np.concatenate(each) for each in zip(*told, strict=True)))
+                metrics.append(training.agent.learner.update(batch, *([] if report is None else [report])))
+    training.updated = type(metrics[0])(*(np.concatenate(each) for each in zip(*metrics, strict=True)))
     training.counts.add(updates=config.updates_per_step)
 
 

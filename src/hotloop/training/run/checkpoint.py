@@ -97,7 +97,7 @@ def read(path: Path, only: Collection[str] | None = None) -> Checkpoint:
 
 
 def step_path(run: Path, env_steps: int) -> Path:
-    """Where a run keeps its checkpoint of so many environment steps."""
+    """Return the path of a run's checkpoint after this many environment steps."""
     return run / FOLDER / f"{STEP}{env_steps:012d}"
 
 
@@ -119,7 +119,7 @@ def keep_last(run: Path, most: int) -> None:
     """Remove a run's older checkpoints, but never its best.
 
     Raises:
-        OSError: One cannot be removed, or nobody knows which is the best.
+        OSError: One cannot be removed, or it is unknown which is the best.
     """
     folder = run / FOLDER
     best = resolved(folder / BEST)
@@ -218,7 +218,7 @@ def _put(making: Path, path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint. Killed in between, what is left no longer looks like one."""
+    """Remove a checkpoint. If this is interrupted, what is left is no longer taken for a checkpoint."""
     going = path.with_name(f"{REMOVING}{path.name.removeprefix(REPLACED)}")
     shutil.rmtree(going, ignore_errors=True)
     path.rename(going)

@@ -1,7 +1,7 @@
-"""How a learner is fed by collectors, in figures: what came, what was lost, who waited for whom, how old weights are.
+"""Statistics of collectors and learner: steps collected and lost, time each side waited, age of the weights.
 
 All of it is measured: steps are counted where they arrive, in replay, and held against what each collector counts as
-stored; waiting is timed by the one who waits. Rates and shares are those of the present epoch.
+stored; waiting is timed by the side that waits. Rates and shares are those of the present epoch.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Feeding:
         overwritten before they were ever sampled; and workers that were replaced."""
 
     def begin(self) -> None:
-        """Start the clock of the first epoch: all who play are ready."""
+        """Start the clock of the first epoch: all collectors are ready."""
         self._totals = self._mark = self._totals._replace(ns=now_ns())
 
     def take(self, got: Collected) -> np.ndarray:
@@ -114,13 +114,13 @@ class Feeding:
         return took_s
 
     def weight_lag(self, updates: int) -> int:
-        """Return how many updates the weights are old of the one who lags most."""
+        """Return the age, in updates, of the stalest worker's weights."""
         wanted = self._published[-1][0] - self.lag_versions
         known = [then for version, then in self._published if version <= wanted]
         return updates - (known[-1] if known else self._published[0][1])
 
     def scalars(self, updates: int) -> dict[str, float | None]:
-        """Return the figures as they are after so many updates."""
+        """Return the statistics after this many updates."""
         recent = np.array(self._recent).mean(0) if self._recent else (None, None)
         return {
             "distance_last100": None if recent[0] is None else float(recent[0]),
@@ -140,7 +140,7 @@ class Feeding:
         return {name: getattr(self, name) for name in KEPT} | {"recent": recent, "in_epoch": self._in_epoch}
 
     def restore(self, state: Mapping[str, Any], version: int, updates: int) -> None:
-        """Go on from a checkpoint, with weights of this version and so many updates."""
+        """Continue from a checkpoint, with weights of this version after this many updates."""
         recent = state.get("recent")
         require_state(
             isinstance(recent, list) and len(recent) <= RECENT, f"the recent episodes are no list of {RECENT}"

@@ -80,7 +80,7 @@ def _why_not(error: Exception) -> str:
 
 @contextmanager
 def torch_threads(number: int) -> Iterator[None]:
-    """Let torch use so many threads meanwhile: for small networks one is fastest.
+    """Let torch use this many threads inside the block: for small networks one is fastest.
 
     Subnormal numbers are zero meanwhile. Adam's moments of a unit that is never active decay until they are subnormal,
     and a step of it is then several times slower. Torch's helping threads do as the thread that starts them, by its
@@ -90,7 +90,7 @@ def torch_threads(number: int) -> Iterator[None]:
 
     if not 0 < number <= MOST_THREADS:
         raise HotloopError(f"--threads is {number}: give a number from 1 to {MOST_THREADS}")
-    # Torch sets it for this thread and tells nobody; half of the smallest normal number is subnormal.
+    # Torch sets it for this thread and cannot report it; half of the smallest normal number is subnormal.
     flushed = sys.float_info.min / 2 == 0
     before = torch.get_num_threads()
     torch.set_flush_denormal(True)

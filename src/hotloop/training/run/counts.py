@@ -30,7 +30,7 @@ class Counts:
     """Episodes that ended."""
 
     def add(self, env_steps: int = 0, updates: int = 0, episodes: int = 0, frames: int | None = None) -> None:
-        """Count here and in the recording; unless told otherwise, the game advances one frame a step."""
+        """Add to the counters here and in the recording. By default a step is one frame."""
         frames = env_steps if frames is None else frames
         self.env_steps += env_steps
         self.frames += frames
@@ -104,13 +104,13 @@ class Episodes:
 
     def means(self) -> dict[str, float | None]:
         """Return the means over all episodes and over the last 100; None before the first has ended."""
-        told: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}
+        means: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}
         everything = self._sums / max(self._ended, 1)
         recent = self._recent[:, : max(1, min(self._ended, RECENT))].mean(1)
         for k, name in enumerate(("return", "length", "score")):
-            told[f"{name}_mean"] = float(everything[k]) if self._ended else None
-            told[f"{name}_last100"] = float(recent[k]) if self._ended else None
-        return told
+            means[f"{name}_mean"] = float(everything[k]) if self._ended else None
+            means[f"{name}_last100"] = float(recent[k]) if self._ended else None
+        return means
 
     def drop_unfinished(self) -> None:
         """Forget the episodes that are going on: new ones begin."""

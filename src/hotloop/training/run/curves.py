@@ -1,4 +1,4 @@
-"""A run's curves: `progress.csv` for everybody, TensorBoard and Weights & Biases for those who use them."""
+"""Writes a run's curves: to `progress.csv` and, if they are used, to TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Scalars:
         self._failing: set[str] = set()
 
     def write(self, env_steps: int, row: Row) -> None:
-        """Append a row; what is None is left out."""
+        """Append a row; values that are None are skipped."""
         known = {name: value for name, value in row.items() if value is not None}
         short = {"env_steps": env_steps, **{name: _short(value) for name, value in known.items()}}
         with self._tolerating(CSV):

@@ -1,4 +1,4 @@
-"""What a training run is asked for besides its algorithm: how long, what to write, and where."""
+"""Options of a training run apart from its algorithm: how long, what to write, and where."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from hotloop.errors import HotloopError
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How long to train, what to write, and where. None of it changes what is learnt from the same seed."""
+    """How long to train, what to write, and where. None of them changes what the same seed learns."""
 
     steps: int | None = None
-    """Stop after so many environment steps in all, those before a --resume included."""
+    """Stop after this many environment steps in total, including those before a --resume."""
     episodes: int | None = None
-    """Stop after so many episodes in all."""
+    """Stop after this many episodes in total."""
     seconds: float | None = None
-    """Stop after so many seconds of this call's training, warm-up not counted. 600 if no limit is given."""
+    """Stop after this many seconds of training in this call, not counting the warm-up. 600 if no limit is given."""
     out: Path | None = None
     """Run directory, new or empty. Default: runs/<time>-<pipeline>."""
     resume: Path | None = None
@@ -38,7 +38,7 @@ class Options:
     """Print no progress."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked for."""
+        """Check the values."""
         for name in ("steps", "episodes", "seconds"):
             value = getattr(self, name)
             if value is not None and not value > 0:

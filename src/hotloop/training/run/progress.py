@@ -54,7 +54,7 @@ class Bar:
             self._print(f"{text}\n")
 
     def stage(self, what: str) -> None:
-        """Tell what is being prepared: all stages in one line, each as it begins."""
+        """Show what is being prepared: all stages on one line, each as it starts."""
         if not self._quiet:
             self._print(f", {what}" if self._staged else f"hotloop: preparing {what}")
             self._staged = True
@@ -121,7 +121,7 @@ class Bar:
     def stop(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
-            # Also if nobody sees it: it gives sys.stdout back.
+            # Even if it is not visible: it restores sys.stdout.
             self._write(self._live.stop, also_if_lost=True)
 
 

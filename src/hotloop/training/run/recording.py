@@ -1,6 +1,6 @@
-"""What a training run tells the recorder around it, if there is one.
+"""The interface between a training run and the recorder around it, if there is one.
 
-Training emits spans and does not depend on a recorder: whoever starts a run may hand one in. `hotloop train` does
+Training emits spans and does not depend on a recorder: the caller may pass one. `hotloop train` does
 (`hotloop.cli.recording`).
 """
 

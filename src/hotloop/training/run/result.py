@@ -14,7 +14,7 @@ SCHEMA = 1
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a run. Means are None where no episode ended, evaluations where none was asked for."""
+    """The end of a run. Means are None if no episode ended, evaluation fields if there was no evaluation."""
 
     pipeline: str
     env_steps: int

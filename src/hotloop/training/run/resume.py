@@ -1,6 +1,6 @@
 """The checkpoint of a training as its pipeline reads it: what every one of them holds, checked once, here.
 
-Arrays are checked by whoever takes them over, against their own: networks, replay buffers, environments.
+Networks, replay buffers and environments check the arrays that they load against their own.
 """
 
 from __future__ import annotations
@@ -95,6 +95,6 @@ def _check_counts(counts: Counts, found: checkpoint.Checkpoint, alone: bool) -> 
     require_state(named in (None, counts.env_steps), f"{counts.env_steps} steps in a checkpoint of step {named}")
     for name, group, array in (("updates", "learner", "updates"), ("episodes", "episodes", "ended")):
         held, counted = found.groups.get(group, {}).get(array), getattr(counts, name)
-        # Of another shape or type, it is refused by whoever takes it over.
+        # A wrong shape or type is refused by the code that loads it.
         if held is not None and held.shape == () and held.dtype.kind == "i":
             require_state(int(held) == counted, f"{counted} {name}, of which its {group} has seen {int(held)}")

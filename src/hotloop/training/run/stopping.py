@@ -48,7 +48,7 @@ class Stop:
     """
 
     def __init__(self) -> None:
-        self.asked: signal.Signals | None = None
+        self.signal: signal.Signals | None = None
         self._received = 0
         self._before: dict[int, Any] = {}
 
@@ -59,7 +59,7 @@ class Stop:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        ignores = _process.ends_with_training and self.asked is not None
+        ignores = _process.ends_with_training and self.signal is not None
         for each, handler in self._before.items():
             signal.signal(each, signal.SIG_IGN if ignores else handler)
         self._before = {}
@@ -67,18 +67,18 @@ class Stop:
     @property
     def exit_code(self) -> int:
         """What a shell expects of a program that this signal ended: 129, 130 or 143; 0 if there was none."""
-        return 128 + self.asked if self.asked else 0
+        return 128 + self.signal if self.signal else 0
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received += 1
-        if self.asked is None:
-            self.asked = signal.Signals(number)
+        if self.signal is None:
+            self.signal = signal.Signals(number)
         elif self._received <= PATIENCE:
             try:
                 # Not by print, which may be in the middle of a line.
                 os.write(STDERR, IGNORED)
             except OSError:
-                pass  # nobody is listening
+                pass  # nobody can read it
         elif self._received == PATIENCE + 1:
             raise Interrupted(self.exit_code)
         else:

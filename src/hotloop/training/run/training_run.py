@@ -132,7 +132,7 @@ class TrainingRun:
 
     @contextmanager
     def preparing(self, what: str) -> Iterator[None]:
-        """Tell the user what is being built or compiled, and how long it took."""
+        """Show what is being built or compiled, and how long it took."""
         begun_ns = now_ns()
         self._bar.stage(what)
         yield
@@ -191,7 +191,7 @@ class TrainingRun:
             self._report()
         self._bar.flush()
         self._recording.finish()
-        if not self._stop.asked:
+        if not self._stop.signal:
             self._evaluate()
         self._write_row(self._numbers())
         # The warning says why it was not written. What was trained since the newest checkpoint is lost then.
@@ -221,8 +221,8 @@ class TrainingRun:
         self._saver.continue_from(source.path, source.counts.env_steps)
 
     def _stopped_by(self) -> str | None:
-        if self._stop.asked:
-            return self._stop.asked.name
+        if self._stop.signal:
+            return self._stop.signal.name
         counts, options = self._trainee.counts, self._options
         if options.steps is not None and counts.env_steps >= options.steps:
             return "steps"

@@ -1,6 +1,6 @@
 """What an update of SAC spends its time on, printed for every tenth: phases, layers, and the FLOP/s that each implies.
 
-Times are taken around finished work: a CPU has done what it was told when the call returns, a GPU is waited for. The
+Times are taken around finished work: on a CPU the work is done when the call returns; a GPU is waited for. The
 whole is timed by itself, from before a batch is sampled until it is learnt from. A part lies in its phase and is not
 counted twice; what no part accounts for is shown as the rest of a phase, and what no phase accounts for as the time
 between. A number of FLOP/s above what this machine can do, measured by a matrix product, would show that a time is
@@ -32,9 +32,9 @@ Key = tuple[str, str]
 
 
 class UpdateReport:
-    """Times updates and prints every tenth: `with report.whole():` stands around sampling and update.
+    """Times updates and prints every tenth: put `with report.whole():` around sampling and update.
 
-    In it, `with report("sample"):` stands around the sampling, and `SAC.update` gets the report as its `timed`.
+    In it, `with report("sample"):` goes around the sampling, and `SAC.update` gets the report as its `timed`.
 
     Attributes:
         whole_ns: Time of the last update, its sampling included.
@@ -156,8 +156,8 @@ def flops_of(learner: SAC) -> dict[Key, float]:
         macs[phase, "fc"] = TWINS * critic + (0 if phase == "critics" else policy)
     macs["critics", "backward"] = critics * (2 * eye - first) + 2 * TWINS * critic
     macs["actor", "backward"] = own * (2 * eye - first) + 2 * policy + TWINS * critic + wasted
-    told = {key: 2.0 * config.batch * number for key, number in macs.items()}
-    return told | {(phase, ""): sum(n for (of, _), n in told.items() if of == phase) for phase in looked}
+    flops = {key: 2.0 * config.batch * number for key, number in macs.items()}
+    return flops | {(phase, ""): sum(n for (of, _), n in flops.items() if of == phase) for phase in looked}
 
 
 def conv_macs(shape: SACShape) -> list[int]:

@@ -23,7 +23,7 @@ GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
 class Game(Protocol):
-    """The fields of a configuration that say what is played and seen."""
+    """The fields of a configuration that define the game and the observation."""
 
     @property
     def state(self) -> Literal["visual", "vector"]: ...  # noqa: D102
@@ -51,7 +51,7 @@ class Stacks:
         self.seen = np.repeat(seen[:, None], stack, axis=1) if self._stacked else seen
 
     def push(self, seen: np.ndarray, begun: np.ndarray) -> None:
-        """Take in what is seen now, [N, ...]; where an episode has begun, [N] bool, nothing was before it."""
+        """Add the newest observation, [N, ...]. Where an episode has started, [N] bool, it fills the whole stack."""
         if not self._stacked:
             self.seen = seen
             return
@@ -121,7 +121,7 @@ def home(game: Game) -> str:
 
 
 def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:
-    """Return where to drive: in our environment and, if asked for, in Gymnasium's own."""
+    """Return where to drive: in our environment and, with --official, in Gymnasium's own."""
     if boards:
         raise HotloopError(f"--board {boards[0]}: CarRacing has no board; leave it out")
     if official and game.state == "vector":

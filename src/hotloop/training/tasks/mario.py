@@ -30,7 +30,7 @@ AUTO = "auto"
 
 
 class Game(Protocol):
-    """The fields of a configuration that say what is played and seen."""
+    """The fields of a configuration that define the game and the observation."""
 
     @property
     def rom(self) -> str | None: ...  # noqa: D102
@@ -59,7 +59,7 @@ class Stack:
         self.seen = np.repeat(frame[None, None], stack, axis=1)
 
     def push(self, frame: np.ndarray) -> None:
-        """Take in what is seen now, uint8 [S, S]."""
+        """Add the newest frame, uint8 [S, S]."""
         self.seen[:, :-1] = self.seen[:, 1:]
         self.seen[:, -1] = frame
 

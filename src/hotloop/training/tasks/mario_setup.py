@@ -1,4 +1,4 @@
-"""The parts of dqn-mario as its configuration wants them: learner, replay, exploration, and who plays."""
+"""Builds the parts of dqn-mario from its configuration: learner, replay buffer, exploration, collector."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ ACTIONS = {"simple": 7, "complex": 12}
 AHEAD = 32
 """Steps that workers may be ahead of the learner, at most."""
 FIGURES = ("distance", "flag", "cause")
-"""What is told of an episode."""
+"""Fields reported for each episode."""
 
 
 def settle(learner: FrameDQN, config: Config) -> tuple[str, str]:
     """Let the learner use the wanted kernel, or for `auto` the fastest.
 
     Returns:
-        Its name, and what is to be said of kernels that cannot be used here; mostly nothing.
+        Its name, and a message about kernels that cannot be used here; usually empty.
     """
     if config.kernel != "auto" or not config.try_compile:
         return settle_kernel(learner, config.kernel, 1), ""
@@ -58,7 +58,7 @@ def explored(config: Config) -> Exploration:
 
 
 def make_collector(config: Config, replay: FrameReplay, learner: FrameDQN, exploration: Exploration) -> Collector:
-    """Make who plays: worker processes, or this one."""
+    """Create the collector: worker processes, or this process."""
     from hotloop.training.collect import InProcess, Job, Recipe
 
     policy = {"shape": learner.config.shape, "exploration": exploration}

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 PLACE, LIMIT, REMEMBERS = "level", "eval_steps", True
 FPS = 2.0
-"""Moves a second, where nobody says how many: each is worth a look."""
+"""Default moves per second of `hotloop play`."""
 LEVELS = 4
 SMALLEST = 7
 """Side of the boards of our own banks. Smaller ones all have the same walls, so that none can be held out."""
 
 
 class Game(Protocol):
-    """The fields of a configuration that say what is played and seen."""
+    """The fields of a configuration that define the game and the observation."""
 
     @property
     def size(self) -> int: ...  # noqa: D102
@@ -51,7 +51,7 @@ class Player(Protocol):
     """An agent with memory."""
 
     def initial_memory(self, boards: int) -> np.ndarray:
-        """What is remembered before anything was seen."""
+        """Return the memory before the first step."""
         ...
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -136,7 +136,7 @@ def drawing_threads(game: Game) -> int:
 
 
 def known_levels(robots: int) -> list[int]:
-    """Return the levels of boards with so many robots: the last moves two at least."""
+    """Return the levels of boards with this many robots: the last level needs at least two."""
     return list(range(LEVELS if robots > 1 else LEVELS - 1))
 
 

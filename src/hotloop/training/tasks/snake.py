@@ -25,7 +25,7 @@ REMEMBERS = False
 
 
 class Game(Protocol):
-    """The fields of a configuration that say what is played."""
+    """The fields of a configuration that define the game."""
 
     @property
     def board(self) -> int: ...  # noqa: D102
@@ -65,7 +65,7 @@ def make_env(game: Game, num_envs: int) -> SnakeVectorEnv:
 
 
 def make_single(game: Game, board: int, render_mode: str) -> SnakeEnv:
-    """Make one game to look at."""
+    """Make one game to render."""
     from hotloop.training.envs.snake import SnakeEnv
 
     return SnakeEnv(render_mode=render_mode, **_options(game, board))
@@ -77,7 +77,7 @@ def home(game: Game) -> int:
 
 
 def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
-    """Return the boards to play on: those asked for, or the one it was trained on.
+    """Return the boards to play on: those requested, or the one it was trained on.
 
     Raises:
         HotloopError: The agent cannot play there.
@@ -139,7 +139,7 @@ def _options(game: Game, board: int) -> dict[str, Any]:
 
 
 def watch(act: Act, game: Game, board: int, number: int, render_mode: str) -> Iterator[Position]:
-    """Play one of the held-out games and yield each position. It is drawn only where it is asked for."""
+    """Play one of the held-out games and yield each position. It is drawn only on request."""
     env = make_single(game, board, render_mode)
     obs, info = env.reset(seed=held_out_seeds(number + 1)[number])
     yield Position(env.render, info["score"], info["steps"], None)

@@ -136,11 +136,11 @@ def test_the_first_signal_is_a_request_the_second_is_ignored_and_the_third_ends_
 ) -> None:
     before = signal.getsignal(number)
     with Stop() as stop:
-        assert (stop.asked, stop.exit_code) == (None, 0)
+        assert (stop.signal, stop.exit_code) == (None, 0)
         os.kill(os.getpid(), number)
-        assert (stop.asked, stop.exit_code) == (number, code)
+        assert (stop.signal, stop.exit_code) == (number, code)
         os.kill(os.getpid(), number)
-        assert (stop.asked, stop.exit_code) == (number, code)
+        assert (stop.signal, stop.exit_code) == (number, code)
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(number) is before
