@@ -44,7 +44,9 @@ class Saver:
         path = checkpoint.step_path(self._run, env_steps)
         wrong = not_finite(groups)
         if wrong is not None:
-            self._tell_divergence(env_steps, wrong)
+            if not self._has_diverged:  # weights that are not finite stay so: warn once
+                self._warn(self.describe_divergence(env_steps, wrong))
+            self._has_diverged = True
             return False
         self._has_diverged = False
         try:
@@ -89,15 +91,13 @@ class Saver:
             reason = reason_of(error) if isinstance(error, OSError) else error
             self._warn(f"cannot take along the checkpoints of {before.parent} ({reason}): keep them")
 
-    def _tell_divergence(self, env_steps: int, what: str) -> None:
-        """Warn once: weights that are not finite stay so."""
-        if not self._has_diverged:
-            kept = "there is none before it" if self.last is None else f"the last good checkpoint is kept, {self.last}"
-            self._warn(
-                f"weights are not finite at {env_steps:,} steps ({what}), and are not saved: "
-                f"lower the learning rate; {kept}"
-            )
-        self._has_diverged = True
+    def describe_divergence(self, env_steps: int, what: str) -> str:
+        """Return why a state is not saved, and what to do."""
+        kept = "there is none before it" if self.last is None else f"the last good checkpoint is kept, {self.last}"
+        return (
+            f"weights are not finite at {env_steps:,} steps ({what}), and are not saved: "
+            f"lower the learning rate; {kept}"
+        )
 
     def _outlook(self, ends: bool) -> str:
         """Say what a checkpoint that was not written means, and what to do."""

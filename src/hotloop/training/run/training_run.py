@@ -22,7 +22,7 @@ from hotloop.files import make_private, resolved, write_whole
 from hotloop.phases import Phase
 from hotloop.run_directory import default_path
 from hotloop.training.run import checkpoint, configuration
-from hotloop.training.run.checkpoint_saver import Saver, reason_of
+from hotloop.training.run.checkpoint_saver import Saver, not_finite, reason_of
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import CSV, Scalars, check_tensorboard, check_wandb
 from hotloop.training.run.interval import Interval
@@ -112,15 +112,22 @@ class TrainingRun:
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._error = error
         try:
-            # Such as of collectors that cannot go on: what was learnt until then is worth keeping.
-            if isinstance(error, HotloopError) and self._has_begun and self._save():
-                self.say(f"hotloop: saved {self._saver.last} before it ended: go on with --resume {self.run_dir}")
-                self._write_row(self._numbers())
+            if isinstance(error, HotloopError) and self._has_begun:
+                self._save_before_end(error)
         finally:
             self._open.close()
         if isinstance(error, HotloopError) and not self._has_begun:
             # A mistake in the call: nothing was trained, and nothing is left that looks like a run.
             _clear(self.run_dir, itself=self._made_dir)
+
+    def _save_before_end(self, error: HotloopError) -> None:
+        """Keep what was learned before an error ends the run, such as workers that cannot be replaced."""
+        wrong = not_finite(self._trainee.state()[0])
+        if wrong is not None:  # that is the cause; the error is one of its effects
+            raise HotloopError(self._saver.describe_divergence(self._trainee.counts.env_steps, wrong)) from error
+        if self._save():
+            self.say(f"hotloop: saved {self._saver.last} before it ended: go on with --resume {self.run_dir}")
+            self._write_row(self._numbers())
 
     def say(self, text: str) -> None:
         """Tell the user something."""

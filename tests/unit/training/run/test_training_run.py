@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.disks import full_disk
 from tests.trainee import Config, Trainee, options, recorder, run
@@ -371,3 +372,17 @@ def test_settings_that_are_not_finite_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(HotloopError, match="--clip is inf: give a finite number"):
         TrainingRun("fake", Odd(), options(tmp_path))
+
+
+def test_an_error_that_follows_from_weights_that_are_not_finite_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trainee = Trainee([])
+    trainee.state = lambda: ({"learner": {"w": np.array([np.nan])}}, {})  # type: ignore[method-assign]
+
+    def fail() -> None:
+        raise HotloopError("action of car 0 is nan")
+
+    with pytest.raises(HotloopError, match=r"weights are not finite at 50 steps .*: lower the learning rate"):
+        run(trainee, options(tmp_path, steps=1000), {50: fail})
+    assert capsys.readouterr().err == ""
