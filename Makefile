@@ -1,39 +1,39 @@
-# Every target does its own set-up, in .venv; stamps inside it make a second call quick.
+# Every target sets up .venv itself; stamp files in it make the next call fast.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# -qq: only errors. Each set-up step says in one line what it does.
+# -qq: only errors. Each set-up step prints one line.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check -qq install -c constraints.txt
 MAX_FILE_LINES := 400
-# Tests in two processes, a file at a time, since the tests of a file share what was recorded and trained for them.
-# In the order of collection: the files of tests/e2e take longest, and would otherwise be left for the end.
+# Tests run in two processes, distributed by file, since the tests of a file share recorded and trained runs. They keep
+# the order of collection: the files in tests/e2e take longest and should not start last.
 WORKERS ?= 2
 
 .PHONY: help demo test check bench zoo slow soak fuzz clean
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo   train Snake for half a minute, explain the run, film the agent"
+	@echo "make demo   train Snake for half a minute, explain the run, write a GIF of the agent"
 	@echo "make test   the tests"
 	@echo "make check  format, lint, types, imports, file sizes"
-	@echo "make zoo    planted bottlenecks: hits, false alarms, predicted against measured gain"
-	@echo "make bench  our parts beside their peers"
+	@echo "make zoo    planted bottlenecks: hits, false alarms, predicted and measured gains"
+	@echo "make bench  compare with other libraries"
 	@echo "make slow   the long tests"
-	@echo "make fuzz   2,000 damaged runs, 1,000 damaged checkpoints, then guided by coverage for SECONDS (default 60)"
-	@echo "make soak   collectors killed at random, 300 times and 30 times with emulators"
-	@echo "make clean  remove caches and what the targets made; .venv stays"
+	@echo "make fuzz   2,000 damaged runs, 1,000 damaged checkpoints, coverage-guided fuzzing for SECONDS (default 60)"
+	@echo "make soak   kill collectors at random, 300 times, and 30 times with emulators"
+	@echo "make clean  remove caches and build results, but not .venv"
 
 $(BIN)/python:
-	@echo "set-up: making $(VENV)"
+	@echo "set-up: creating $(VENV)"
 	@$(PYTHON) -m venv $(VENV)
 
-# Torch comes first, so that nothing which needs it picks another build.
+# Install torch first, so that no dependency selects another build of it.
 $(VENV)/.stamp-torch: constraints.txt | $(BIN)/python
 	@echo "set-up: installing torch (large; a few minutes the first time)"
 	@$(INSTALL) torch
 	@touch $@
 
-# The accelerators of the recorder are built by the install.
+# Installing builds the C extensions of the recorder.
 BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(shell find src -name '*.c')
 
 $(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
@@ -51,7 +51,7 @@ $(VENV)/.stamp-bench: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@$(INSTALL) -e ".[carracing,nes,bench]"
 	@touch $@
 
-# What a test needs besides Python: the compiler that builds our NES game. Installed where we may.
+# A test needs the compiler that builds our NES game. Install it if permitted.
 $(VENV)/.stamp-system: | $(BIN)/python
 	@command -v cl65 > /dev/null || { [ "$$(id -u)" = 0 ] && command -v apt-get > /dev/null \
 		&& echo "set-up: installing cc65" && apt-get -qq update && apt-get -qq install -y cc65 > /dev/null; } \
@@ -71,7 +71,7 @@ slow: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 soak: $(VENV)/.stamp-dev
 	$(BIN)/python bench/soak.py
 
-# Atheris guides the damage by coverage. It is not among the development tools: it installs on few systems.
+# Atheris does the coverage-guided fuzzing. It is not a development dependency: it installs on few systems.
 SECONDS ?= 60
 fuzz: $(VENV)/.stamp-dev
 	$(BIN)/python tests/fuzz/runs.py --count 2000

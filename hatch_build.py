@@ -1,7 +1,7 @@
-"""Builds the accelerators of the recorder (the C files in `src`) when the package is installed, where that can be done.
+"""Builds the C extensions of the recorder (the C files in `src`) when the package is installed, if possible.
 
-They are never needed: without a compiler, on another system or on another interpreter, their Python twins do the
-same, and the wheel is a pure one. It is all or nothing: every C file or none.
+They are optional: without a compiler, or on another system or interpreter, Python implementations are used and the
+wheel is pure Python. Either all C files are built or none.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ SOURCES = (
 
 
 class AcceleratorHook(BuildHookInterface):
-    """Compiles each C file to where its Python twin stands."""
+    """Compiles each C file into the folder of its Python implementation."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile, and mark the wheel as one for this interpreter; or leave it pure."""
+        """Compile and tag the wheel for this interpreter, or leave it pure Python."""
         if self.target_name != "wheel" or not _can_build():
             return
         built = []
@@ -38,7 +38,7 @@ class AcceleratorHook(BuildHookInterface):
             for each in built:
                 each.unlink()
             reason = getattr(error, "stderr", "") or str(error)
-            self.app.display_warning(f"hotloop goes without its accelerators: {reason.strip()[:500]}")
+            self.app.display_warning(f"hotloop is installed without its C extensions: {reason.strip()[:500]}")
             return
         build_data["pure_python"] = False
         build_data["infer_tag"] = True
@@ -49,7 +49,7 @@ def _compile(source: Path) -> Path:
     built = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
     include = f"-I{sysconfig.get_paths()['include']}"
-    # Renamed into place when it is whole: this folder is imported from while it is built, by an editable install.
+    # Moved into place when complete: with an editable install, this folder may be imported from during the build.
     with tempfile.TemporaryDirectory(dir=source.parent) as place:
         made = Path(place) / built.name
         command = [*compiler, "-O2", "-shared", "-fPIC", include, str(source), "-o", str(made), "-lm"]

@@ -1,4 +1,4 @@
-"""How much of a real training loop is left without a phase, when its unmodified script is recorded.
+"""How much of a real training loop has no phase when its unmodified script is recorded.
 
 Three scripts by `hotloop run`, from their first environment step to their last: `other` and unattributed together.
 """
@@ -35,7 +35,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def unnamed_percent(script: str, steps: int) -> float:
-    """Record a script; return the share of its loop that has no phase, in per cent of the main thread's time."""
+    """Record a script; return the share of its loop without a phase, in per cent of the main thread's time."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         command = [HOTLOOP, "run", "--out", path, SCRIPTS / f"{script}.py", str(steps)]
@@ -44,8 +44,8 @@ def unnamed_percent(script: str, steps: int) -> float:
             raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr.strip()[-800:]}")
         trace = load(path)
     shares = {row.phase: 100 * row.share for row in phases(trace)}
-    told = ", ".join(f"{phase} {share:.1f}" for phase, share in shares.items())
-    say(f"{script}: {trace.wall_s:.1f} s, {trace.main.counts.get('env_steps', 0):,} steps; {told}")
+    text = ", ".join(f"{phase} {share:.1f}" for phase, share in shares.items())
+    say(f"{script}: {trace.wall_s:.1f} s, {trace.main.counts.get('env_steps', 0):,} steps; {text}")
     return shares.get("other", 0.0) + shares.get(UNATTRIBUTED, 0.0)
 
 

@@ -1,8 +1,8 @@
 """CarRacing, whole steps with a 96×96 observation, on one core: ours, Gymnasium's, EnvPool's, and the physics alone.
 
 Ours and Gymnasium's drive the same tracks by the same actions, those of a scripted driver, beginning after the second
-in which the camera zooms in; EnvPool, whose tracks are others, gets the same actions. Resets are part of it. The
-process is kept to one core for all but the last rows. All times are for one step of one car.
+in which the camera zooms in; EnvPool, which has other tracks, gets the same actions. Resets are included. The
+process is pinned to one core for all but the last rows. All times are for one step of one car.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from hotloop.training.envs.carracing.game import Game
 
 LIMIT_US = 1e6 / 4000
 FRAMES, SETTLE = 700, 60
-"""Length of an episode, no lap being that short; frames before the clock runs."""
+"""Length of an episode, shorter than any lap; frames before timing starts."""
 
 OUR_STEPS, POOL_STEPS, THEIR_STEPS = 200, 20, 10
-"""Steps in a block, so that all blocks last a few hundredths of a second."""
+"""Steps per block, so that all blocks take a few hundredths of a second."""
 
 CARS = 8
 SEED = 3
@@ -44,7 +44,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def one_core(rounds: int) -> list[Row]:
-    """Ours beside the others, and the choices of ours beside each other."""
+    """Compare ours with the others, and our options with each other."""
     say("carracing: one core")
     variants: dict[str, Callable[[], object]] = {
         "rgb": ours(colour="rgb"),
@@ -72,7 +72,7 @@ def one_core(rounds: int) -> list[Row]:
 
 
 def both_cores(rounds: int) -> list[Row]:
-    """Cars in worker processes, beside cars in this one, and EnvPool with as many threads."""
+    """Compare cars in worker processes with cars in this one, and with EnvPool with as many threads."""
     count = len(os.sched_getaffinity(0))
     say(f"carracing: {count} cores")
     here, spread = cars(workers=0), cars(workers=count)
@@ -91,7 +91,7 @@ def both_cores(rounds: int) -> list[Row]:
 
 
 def beside(name: str, own: Times, peer: Times, peer_name: str, asked: float = 0.0) -> Row:
-    """Make the row that compares ours with a peer's."""
+    """Create the row that compares ours with a peer's."""
     ratio = estimate(ratio_of, peer, own)
     return Row(
         name, float(np.median(own)) / 1e3, float(np.median(peer)) / 1e3, peer_name, "µs",
@@ -111,7 +111,7 @@ def recorded() -> np.ndarray:
 
 
 def repeated(env: Any, steps: int) -> Callable[[], object]:
-    """Return a call that plays so many steps, the recorded episode over and over."""
+    """Return a function that plays this many steps, repeating the recorded episode."""
     actions = recorded()
     env.reset(seed=SEED)
     turn = 0
@@ -135,7 +135,7 @@ def ours(**options: Any) -> Callable[[], object]:
 
 
 def physics() -> Callable[[], object]:
-    """Many steps of Gymnasium's game without any drawing: what no renderer can be faster than."""
+    """Many steps of Gymnasium's game without rendering: a lower bound for any renderer."""
     return repeated(Game(), OUR_STEPS)
 
 
@@ -165,7 +165,7 @@ def envpool(threads: int) -> Callable[[], object] | None:
 
 
 def turns(step: Callable[[Any], object], actions: np.ndarray) -> Callable[[], object]:
-    """Return a call that plays some vector steps."""
+    """Return a function that plays some vector steps."""
     turn = 0
 
     def play(count: int = POOL_STEPS) -> None:

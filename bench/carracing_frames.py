@@ -1,4 +1,4 @@
-"""How like the official picture ours is: 1,000 frames of driven episodes, drawn by both from the same moments.
+"""How similar our frames are to the official ones: 1,000 frames of driven episodes, drawn by both from the same states.
 
 Mean absolute difference of the pixels (of 255), and the structural similarity of Wang et al. 2004 on the grey picture
 (Gaussian window of 11 pixels, sigma 1.5). RGB at 96×96 is the observation as the official environment has it. Grey at
@@ -25,7 +25,7 @@ from hotloop.training.envs.carracing.observation import Observer
 from hotloop.training.tasks.carracing import as_seen
 
 FRAMES, EPISODES, LENGTH = 1000, 5, 700
-"""Frames compared in all; episodes they come from; frames driven in each."""
+"""Total frames compared; episodes; frames driven in each."""
 
 PAIRS = ((96, "rgb", 1), (96, "rgb", 2), (96, "rgb", 4), (64, "grey", 2))
 """Size, colour and supersampling of what is compared."""
@@ -41,7 +41,7 @@ SHOWN_TIMES, SHOWN_DIFFERENCE = 2, 4
 
 
 class Official(Game):
-    """The official game with its own drawing in each step, which ours can look at too."""
+    """The official game with its own rendering in each step, from which we can also draw."""
 
     def _render(self, mode: str) -> Any:
         super()._render(mode)
@@ -69,7 +69,7 @@ def likeness(official: np.ndarray, ours: np.ndarray) -> tuple[float, float]:
 
 
 def collect() -> tuple[dict[Pair, list[tuple[float, float]]], list[np.ndarray]]:
-    """Drive; return difference and similarity of each frame by pair, and rows of the picture."""
+    """Drive; return the difference and similarity of each frame by pair, and the rows of the image."""
     found: dict[Pair, list[tuple[float, float]]] = {pair: [] for pair in PAIRS}
     rows: list[np.ndarray] = []
     compared = {LENGTH * k * EPISODES // FRAMES for k in range(FRAMES // EPISODES)}
@@ -104,16 +104,16 @@ def side_by_side(official: np.ndarray, plain: np.ndarray, fine: np.ndarray) -> n
 
 
 def main() -> None:
-    """Measure, print, and write the picture if asked."""
+    """Measure, print, and optionally write the image."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--picture", type=Path)
     arguments = parser.parse_args()
     found, rows = collect()
-    told = []
+    results = []
     for (size, colour, fine), frames in found.items():
         differences, similarities = np.array(frames).T
-        told.append(
+        results.append(
             {
                 "size": size, "colour": colour, "supersample": fine, "frames": len(frames),
                 "mean_absolute_difference": round(differences.mean(), 3),
@@ -125,7 +125,7 @@ def main() -> None:
         half = len(rows) // 2
         page = np.concatenate([np.concatenate(rows[:half]), np.concatenate(rows[half:])], axis=1)
         image.imsave(arguments.picture, np.kron(page, np.ones((SHOWN_TIMES, SHOWN_TIMES, 1), np.uint8)))
-    for each in told:
+    for each in results:
         print(json.dumps(each) if arguments.json else "  ".join(f"{name} {value}" for name, value in each.items()))
 
 

@@ -1,8 +1,9 @@
-"""What a loop pays for caches that were emptied: a small agent acts and learns after each of several interruptions.
+"""The cost of cold caches: a small agent acts and learns after each of several interruptions.
 
-`explain/ranking.py` prices it: whoever moves more memory than the caches hold makes what runs after it slower, and none
-of that is on the lines to blame. Each row is the time of two steps and one update of DQN right after something,
-beside the same after nothing. What only computes (a Python loop, a busy wait) should leave it as it is.
+`profiling/diagnosis/pricing.py` estimates it: code that moves more memory than the caches hold slows down the code
+after it, and that time is not on the lines that cause it. Each row compares the time of two steps and one update of
+DQN right after an interruption with the time without one. Pure computation (a Python loop, a busy wait) should make no
+difference.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class Agent:
 
 
 def interruptions(agent: Agent, folder: Path) -> dict[str, Callable[[], object]]:
-    """Return what may come before it, by name."""
+    """Return the interruptions by name."""
     blocks = {megabytes: np.ones((2, megabytes << 20), np.uint8) for megabytes in (1, 4, 16, 64)}
     frames = [np.ones(4 * 96 * 96, np.float32) for _ in range(64)]
     alive = [{"number": number} for number in range(KEPT_OBJECTS)]
@@ -81,7 +82,7 @@ def interruptions(agent: Agent, folder: Path) -> dict[str, Callable[[], object]]
 
 
 def run(quick: bool) -> list[Row]:
-    """Measure all of them in turn, in blocks of a few repetitions."""
+    """Measure all interruptions in turn, in blocks of a few repetitions."""
     rounds, repeats = (6, 3) if quick else (60, 10)
     agent = Agent()
     with tempfile.TemporaryDirectory() as folder:
@@ -96,7 +97,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def block(agent: Agent, before: Callable[[], object], repeats: int) -> tuple[float, float]:
-    """Return the ns that the interruption and the work after it take."""
+    """Return the times of the interruption and of the work after it, in ns."""
     spent = np.zeros(2)
     for _ in range(repeats):
         begin = now_ns()
@@ -108,11 +109,11 @@ def block(agent: Agent, before: Callable[[], object], repeats: int) -> tuple[flo
 
 
 def row(name: str, itself: dict[str, Times], work: dict[str, Times]) -> Row:
-    """One comparison: above 1 would be faster than after nothing."""
+    """One comparison: above 1 is faster than without an interruption."""
     found = estimate(ratio_of, work[NOTHING], work[name])
     ours, peer = np.median(work[name]) / MS, np.median(work[NOTHING]) / MS
-    told = f"two steps and an update {name} ({np.median(itself[name]) / MS:.2g} ms)"
-    return Row(told, float(ours), float(peer), NOTHING, "ms", found.value, found.low, found.high)
+    label = f"two steps and an update {name} ({np.median(itself[name]) / MS:.2g} ms)"
+    return Row(label, float(ours), float(peer), NOTHING, "ms", found.value, found.low, found.high)
 
 
 if __name__ == "__main__":

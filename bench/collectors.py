@@ -1,9 +1,9 @@
-"""Two collectors that write into their lanes of a shared replay, beside the same two that feed queues.
+"""Two collectors that write into their lanes of a shared replay, compared with two that feed queues.
 
 Every variant has two processes with one NES emulator each, pressing random buttons, one replay of frames, and one light
-learner, which samples batches as fast as it can and takes in what has come every ten milliseconds. The variants differ
-in how steps get from the ones to the other: written in place; by one `multiprocessing.Queue` that both share; or by a
-queue for each and a thread that brings them together. They run in turn, in short blocks, while the others stand still.
+learner, which samples batches as fast as it can and takes in new steps every ten milliseconds. The variants differ in
+how steps get from the collectors to the learner: written in place; through one shared `multiprocessing.Queue`; or
+through a queue each and a thread that merges them. They run in turn, in short blocks, while the others are stopped.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ MADE, PUT_NS, BUSY_NS, STILL = range(4)
 OURS, SHARED, EACH = "written in place", "one shared queue", "a queue each, and a thread"
 MOST_WAIT = 1.0
 GPU = "cuda" if torch.cuda.is_available() else None
-"""Where batches go, so that its utilisation can be seen, too."""
+"""Device for batches, to measure its utilisation as well."""
 READER = MemoryReader()
 
 
@@ -62,7 +62,7 @@ class AnyButton:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """What happened in one block of one variant."""
+    """Results of one block of one variant."""
 
     seconds: float
     steps: int
@@ -74,33 +74,33 @@ class Block:
     """Share of the learner's time, in per cent."""
     overwritten: int
     gpu: int
-    """How busy it was at the end, in per cent; -1 where there is none, or it does not tell."""
+    """Utilisation at the end, in per cent; -1 if there is no device or it is unknown."""
 
 
 class Variant(Protocol):
-    """Two collectors and the way from them to a replay."""
+    """Two collectors and their transport to a replay."""
 
     replay: FrameReplay
 
     def resume(self) -> None:
-        """Let the collectors go on."""
+        """Resume the collectors."""
         ...
 
     def pause(self) -> None:
-        """Let them stand still, with everything they made in replay."""
+        """Stop them, with all their steps in the replay."""
         ...
 
     def take_in(self) -> None:
-        """Bring what has come into replay."""
+        """Take new steps into the replay."""
         ...
 
     def made(self) -> tuple[int, float, float]:
-        """Return steps made by the collectors, and seconds: in transport, and in all."""
+        """Return the collectors' steps and seconds: in transport, and in total."""
         ...
 
 
 def make_replay(storage: Any) -> FrameReplay:
-    """Make a replay whose memory has all been touched: otherwise the first to write there would pay for that."""
+    """Create a replay and touch all its memory: otherwise the first writer would pay for the page faults."""
     replay = FrameReplay(CAPACITY, COLLECTORS, (SIDE, SIDE), STACK, storage=storage)
     replay.ring.block.arrays["frames"].fill(0)
     return replay
@@ -122,7 +122,7 @@ class InPlace:
 
     def pause(self) -> None:
         self._workers._control.orders[LIMIT] = 0
-        time.sleep(0.3)  # a fragment, and what of it is not published yet
+        time.sleep(0.3)  # a fragment, and its unpublished part
         self._workers.attend()
         self._workers._look()
 
@@ -134,12 +134,12 @@ class InPlace:
         return int(self._workers._control.rows[:, STEPS].sum()), spent.transport_s, spent.busy_s
 
     def lost(self) -> int:
-        """How many steps were made, and are not and were not in replay. Only while all stand still."""
+        """Number of steps that never reached the replay. Call only while all are stopped."""
         return self.made()[0] - int(self._workers._made.sum())
 
 
 def feed(path: Any, number: int, steps: Any) -> None:
-    """Be a collector that puts its steps into a queue."""
+    """Main function of a collector that puts its steps into a queue."""
     rows, orders = attach(path, COUNTERS).arrays["rows"], attach(path, COUNTERS).arrays["orders"]
     row, env, policy, rng = rows[number], MarioEnv(), AnyButton(), np.random.default_rng(number)
     frame, _ = env.reset(seed=number)
@@ -169,7 +169,7 @@ COUNTERS = (
 
 
 class Queues:
-    """One queue that all share, or one for each and a thread that brings them together, as the study has it."""
+    """One shared queue, or one for each and a thread that merges them, as in the study."""
 
     def __init__(self, stack: ExitStack, each: bool) -> None:
         self.replay = make_replay("memory")
@@ -245,7 +245,7 @@ class Queues:
 
 
 def learn(variant: Variant, counter: StepCounter, rng: np.random.Generator, seconds: float) -> Block:
-    """Let a variant run for a while, with a learner that does next to nothing with what it samples."""
+    """Run a variant for a while, with a learner that does almost nothing with its samples."""
     heads = variant.replay.ring.heads
     variant.resume()
     learn_for(variant, counter, rng, seconds / 10)
@@ -271,7 +271,7 @@ def learn(variant: Variant, counter: StepCounter, rng: np.random.Generator, seco
 
 
 def learn_for(variant: Variant, counter: StepCounter, rng: np.random.Generator, seconds: float) -> tuple[int, int]:
-    """Sample until the time is over; return how many batches, and the time that taking steps in took."""
+    """Sample until the time is over; return the number of batches and the time spent taking in steps."""
     end, next_ns, batches, taking_ns = now_ns() + round(seconds * 1e9), 0, 0, 0
     while (begin := now_ns()) < end:
         if begin >= next_ns:
@@ -293,7 +293,7 @@ def learn_for(variant: Variant, counter: StepCounter, rng: np.random.Generator, 
 
 @contextmanager
 def all_variants(steps: int) -> Iterator[dict[str, Variant]]:
-    """Start everything, and wait until every collector has made so many steps."""
+    """Start everything, and wait until every collector has made the first steps."""
     with ExitStack() as stack:
         made: dict[str, Variant] = {OURS: InPlace(stack), SHARED: Queues(stack, False), EACH: Queues(stack, True)}
         for name, variant in made.items():
@@ -307,7 +307,7 @@ def all_variants(steps: int) -> Iterator[dict[str, Variant]]:
 
 
 def measure(rounds: int, seconds: float, first: int) -> tuple[dict[str, list[Block]], int]:
-    """Run the variants in turn, after `first` steps each; return their blocks, and how many steps ours has lost."""
+    """Run the variants in turn, after `first` steps each; return their blocks and the number of steps ours lost."""
     shuffle, rng = random.Random(1).shuffle, np.random.default_rng(1)
     with all_variants(first) as variants:
         counters = {name: StepCounter(each.replay.ring) for name, each in variants.items()}
@@ -324,12 +324,12 @@ def measure(rounds: int, seconds: float, first: int) -> tuple[dict[str, list[Blo
 
 
 def column(blocks: list[Block], figure: Callable[[Block], float]) -> Times:
-    """A figure of each block."""
+    """A metric of each block."""
     return np.array([figure(each) for each in blocks])
 
 
 def compare(blocks: dict[str, list[Block]], name: str, unit: str, figure: Callable[[Block], float]) -> list[Row]:
-    """A figure of ours, of which less is better, beside that of the others."""
+    """Compare a metric of ours, lower is better, with the others."""
     ours, rows = column(blocks[OURS], figure), []
     for peer in (SHARED, EACH):
         theirs = column(blocks[peer], figure)
@@ -343,7 +343,7 @@ def run(quick: bool) -> list[Row]:
     """Measure everything this bench shows."""
     hop = measure_hop(10 if quick else 300)
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # of the learner: there are two collectors beside it
+    torch.set_num_threads(1)  # of the learner, besides two collectors
     try:
         blocks, lost = measure(2, 1.0, first=200) if quick else measure(12, 5.0, first=CAPACITY // COLLECTORS)
     finally:

@@ -1,8 +1,8 @@
-"""Is what the recorder says it cost true? Recorded time minus that cost, beside the time of the unrecorded loop.
+"""Is the reported overhead correct? Compares recorded time minus overhead with the time of the unrecorded loop.
 
 Each loop runs in one recording, in turns of a twentieth of a second: recorded, and with the recorder paused (its
-spans do nothing and its thread is held up by its own lock). Longer turns would measure the machine: it drifts by
-tens of percent within seconds. What the background thread has to do for a paused turn, it does in a recorded one.
+spans do nothing and its thread waits for its own lock). Longer turns would measure the machine, whose speed drifts by
+tens of per cent within seconds. The background thread does its work for a paused turn in a recorded one.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
-    """Compare one loop: how far recording slows it, and how far the corrected time is off."""
+    """Measure one loop: the slowdown by recording, and the error of the corrected time."""
     iteration = case.make()
     plain, recorded = np.empty(pairs), np.empty(pairs)
     order = random.Random(1)
@@ -58,7 +58,7 @@ def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
                             plain[i] = _mean_ns(iteration)
                 if not recording():
                     raise RuntimeError(f"the recorder stopped during {case.title}: its warning above says why")
-        # Half of the time the recorder was paused: what it cost, it cost the other half.
+        # The recorder was paused half of the time: its overhead belongs to the other half.
         share = 2 * load(path).main.overhead.share
     slow_down, left = estimate(mean_ratio_of, recorded, plain), estimate(mean_ratio_of, recorded * (1 - share), plain)
     us = float(np.median(plain)) / 1e3
@@ -74,7 +74,7 @@ def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
 
 @contextmanager
 def paused(session: Session) -> Iterator[None]:
-    """Make every span and counter a no-op and hold up the background thread; put all back afterwards."""
+    """Make every span and counter a no-op and pause the background thread; restore everything afterwards."""
     assert session.recorder is not None
     with background_held(session.recorder):
         every = list(registry.known_spans())
@@ -96,7 +96,7 @@ def paused(session: Session) -> Iterator[None]:
 
 
 def _hooks_of(session: Session) -> list[tuple[Any, str, Any, Any]]:
-    """What the hooks have put where, of which there was something before: (owner, name, old, new)."""
+    """The attributes that the hooks have replaced: (owner, name, old, new)."""
     uninstall = next(iter(session._undo), None)
     for cell in getattr(uninstall, "__closure__", None) or ():
         if isinstance(cell.cell_contents, Patches):
@@ -105,7 +105,7 @@ def _hooks_of(session: Session) -> list[tuple[Any, str, Any, Any]]:
 
 
 def _distance_percent(ratio: Estimate) -> Estimate:
-    """How far a ratio is from 1, either way; the bounds are the nearest and the farthest of its interval."""
+    """Distance of a ratio from 1 in either direction; the bounds are the smallest and largest in its interval."""
     ends = (abs(ratio.low - 1), abs(ratio.high - 1))
     nearest = 0.0 if ratio.low <= 1 <= ratio.high else min(ends)
     return Estimate(100 * abs(ratio.value - 1), 100 * nearest, 100 * max(ends))

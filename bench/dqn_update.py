@@ -1,4 +1,4 @@
-"""A DQN update of a small network: what a framework's overhead costs, and what a fused kernel leaves of it.
+"""A DQN update of a small network: the overhead of a framework, and how much a fused kernel removes.
 
 All do the same: MLP 128-128, 10 inputs, 3 actions, batch 64, Huber, gradient norm clipped at 1, Adam; all but
 Stable-Baselines3, which does not have it, with double Q-learning (a third forward pass of the online network). Each has
@@ -11,15 +11,18 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy reads it
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # before NumPy is imported
 
 import gymnasium
 import numpy as np
 import torch
 from measure import Estimate, Row, Times, against_limit, estimate, interleave, main, number, ratio_of, say
 
-from hotloop.training.learn import DQN, DQNConfig, QShape
-from hotloop.training.learn.kernel_choice import random_dqn_batch
+from hotloop.training.learn import DQN, DQNConfig, QRule, QShape
+from hotloop.training.learn.dqn.learner import random_dqn_batch
+from hotloop.training.pipelines.dqn_snake import move_target, q_loss
+
+RULE = QRule(q_loss, move_target, numba=True)
 
 INPUTS, ACTIONS, BATCH, UPDATES = 10, 3, 64, 8
 HIDDEN = 128
@@ -37,7 +40,7 @@ def flop() -> float:
 
 
 class Still(gymnasium.Env):
-    """An environment of the right shape in which nothing happens."""
+    """An environment with the right shapes in which nothing happens."""
 
     observation_space = gymnasium.spaces.Box(-np.inf, np.inf, (INPUTS,), np.float32)
     action_space = gymnasium.spaces.Discrete(ACTIONS)
@@ -80,7 +83,7 @@ def numpy_update(batch: Any) -> Callable[[], object]:
     from hotloop.training.learn.dqn import fused_reference
     from hotloop.training.learn.dqn.fused import FusedMLP
 
-    kernel = DQN(CONFIG, kernel="numba")._kernel
+    kernel = DQN(CONFIG, RULE, kernel="numba")._kernel
     assert isinstance(kernel, FusedMLP)
     weighted = batch._replace(weight=np.ones(UPDATES * BATCH, np.float32))
     done, no_noise = [0], np.empty((0, 2, 0), np.float32)
@@ -93,11 +96,11 @@ def numpy_update(batch: Any) -> Callable[[], object]:
 
 
 def variants() -> dict[str, Callable[[], object]]:
-    """By name, a call that does UPDATES updates."""
+    """Functions that do UPDATES updates, by name."""
     batch = random_dqn_batch(CONFIG, UPDATES, np.random.default_rng(0))
 
     def ours(kernel: str) -> Callable[[], object]:
-        learner = DQN(CONFIG, kernel=kernel)
+        learner = DQN(CONFIG, RULE, kernel=kernel)
         return lambda: learner.update(batch)
 
     return {
@@ -115,7 +118,7 @@ SIDE = 768
 
 
 def large_product() -> Callable[[], object]:
-    """A product that shows what one core can do."""
+    """A matrix product that shows the peak of one core."""
     a, b = torch.randn(SIDE, SIDE), torch.randn(SIDE, SIDE)
     out = torch.empty(SIDE, SIDE)
     return lambda: torch.mm(a, b, out=out)
@@ -128,7 +131,7 @@ def _median(times: Times) -> float:
 def run(quick: bool) -> list[Row]:
     """Measure all of them side by side."""
     torch.set_num_threads(1)
-    # Adam's moments of what never changes become subnormal, which torch would pay for and our kernel would not.
+    # Adam's moments of constant inputs become subnormal, which would slow down torch but not our kernel.
     torch.set_flush_denormal(True)
     say("compiling and measuring the updates ...")
     times = interleave(variants(), rounds=5 if quick else 60, calls=3 if quick else 12)

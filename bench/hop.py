@@ -1,4 +1,4 @@
-"""What `bench/collectors.py` shows of one fragment and of a whole replay: the cost of a hop, and the room it takes."""
+"""For `bench/collectors.py`: the cost of moving one fragment into the replay, and the memory of a whole replay."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ MOST_HOP, MOST_ROOM_GB = 1.5, 7.2
 
 
 def measure_hop(rounds: int) -> Row:
-    """Bringing a full fragment into the replay, until others see it, beside copying the same bytes."""
+    """Compare publishing a full fragment in the replay with copying the same bytes."""
     replay = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared")
     plain = FrameReplay(CAPACITY, 1, (SIDE, SIDE), STACK, storage="shared").ring.block.arrays["frames"]
     writer = LaneWriter(replay.ring, 0)
     frame = np.random.default_rng(0).integers(0, 256, (SIDE, SIDE), np.uint8)
     writer.begin(frame)
-    for _ in range(CAPACITY):  # so that no page is touched for the first time
+    for _ in range(CAPACITY):  # so that all pages are allocated
         writer.step(0, 0.0, False, False, frame)
     plain[:] = 1
     count, source = writer.fragment, np.ascontiguousarray(writer._recent[: writer.fragment]).reshape(-1, SIDE * SIDE)
@@ -43,7 +43,7 @@ def measure_hop(rounds: int) -> Row:
 
 
 def measure_room() -> Row:
-    """What a million transitions of four frames take, priorities and what is known of each included."""
+    """Memory of a million transitions of four frames, including priorities and metadata."""
     replay = FrameReplay(1_000_000, COLLECTORS, (SIDE, SIDE), STACK, prioritised=Prioritised())
     size = (replay.nbytes + StepCounter(replay.ring).nbytes) / 1e9
     return against_limit(f"1,000,000 transitions of {STACK}×{SIDE}×{SIDE}", exactly(size), MOST_ROOM_GB, "GB")

@@ -1,4 +1,4 @@
-"""The loops of the correction bench: small, different in where they spend their time and how fine their spans are.
+"""The loops of the correction benchmark: small, with different hot spots and span granularity.
 
 Each `make_*` returns one iteration as a function. Those without spans of their own are recorded by the hooks.
 """
@@ -95,7 +95,7 @@ def make_ppo_rollout() -> Iteration:
 
 
 def make_python_env() -> Iteration:
-    """An environment in pure Python, where the interpreter and the recorder want the same lock."""
+    """An environment in pure Python, where the loop and the recorder compete for the GIL."""
     board = [[0] * 16 for _ in range(16)]
     at = [0, 0]
 
@@ -112,7 +112,7 @@ def make_python_env() -> Iteration:
 
 
 def make_sac_update() -> Iteration:
-    """One SAC update of middle size: few spans, long operations."""
+    """One SAC update of medium size: few spans, long operations."""
     torch.manual_seed(1)
     actor, critic, target = _mlp(17, 256, 12), _mlp(23, 256, 1), _mlp(23, 256, 1)
     optimisers = [torch.optim.Adam(net.parameters(), lr=3e-4) for net in (actor, critic)]
@@ -146,7 +146,7 @@ def make_sac_update() -> Iteration:
 
 
 def make_cartpole() -> Iteration:
-    """CartPole of Gymnasium with a small policy and no span: everything by the hooks."""
+    """Gymnasium's CartPole with a small policy and no spans: everything is recorded by hooks."""
     torch.manual_seed(1)
     env, net = gym.make("CartPole-v1"), _mlp(4, 64, 2)
     obs, _ = env.reset(seed=1)

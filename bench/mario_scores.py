@@ -1,7 +1,7 @@
 """How fast does dqn-mario learn a level? The curve of a run that `hotloop train dqn-mario` left.
 
 `python bench/mario_scores.py RUN` draws flag rate and distance, greedy on held-out seeds and in training, into
-docs/mario-LEVEL.png and puts the numbers beside it; `hotloop evaluate RUN` and `hotloop play RUN --gif F` tell more.
+docs/mario-LEVEL.png and writes the numbers next to it. See also `hotloop evaluate RUN` and `hotloop play RUN --gif F`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from sac_scores import DOCS, read_curve
 BLUE, GREY = "#2a6f97", "#9aa5b1"
 GREEDY = {"success_rate": "flag rate", "eval_score": "distance in pixels"}
 TRAINING = {"success_rate": "flag_rate_last100", "eval_score": "distance_last100"}
-"""What of the training stands beside a greedy score."""
+"""Training metric shown with each greedy score."""
 
 
 def evaluations(run: Path) -> dict[str, np.ndarray]:
@@ -28,9 +28,9 @@ def evaluations(run: Path) -> dict[str, np.ndarray]:
     when = read_curve(run, "eval_return")
     found = {"env_steps": np.array([each[0] for each in when]), "seconds": np.array([each[1] for each in when])}
     for name in GREEDY:
-        told = read_curve(run, name)
-        at = np.array([each[1] for each in told])
-        found[name] = np.array([told[int(np.searchsorted(at, s, "right")) - 1][2] for s in found["seconds"]])
+        curve = read_curve(run, name)
+        at = np.array([each[1] for each in curve])
+        found[name] = np.array([curve[int(np.searchsorted(at, s, "right")) - 1][2] for s in found["seconds"]])
     return found
 
 

@@ -1,8 +1,8 @@
-"""What the benches share: interleaved timing, intervals, the table and the JSON contract.
+"""Shared by the benchmarks: interleaved timing, intervals, the table and the JSON format.
 
-A laptop or a shared server changes its speed by several per cent within seconds. So all variants run in one
-process, in short blocks next to each other, in random order; each round is compared with itself, and the
-median over the rounds comes with a bootstrap interval.
+The speed of a laptop or a shared server varies by several per cent within seconds. So all variants run in one
+process, in short alternating blocks in random order; ratios are computed within each round, and the median over the
+rounds has a bootstrap interval.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One comparison. Less is better in every unit used here, so `ratio` is peer / ours: above 1 is good."""
+    """One comparison. Lower is better in every unit used here, so `ratio` is peer / ours: above 1 is good."""
 
     name: str
     ours: float
@@ -49,11 +49,11 @@ class Row:
     low: float
     high: float
     asked: float = 0.0
-    """Ratio that the project asks of itself; 0 where the row only informs."""
+    """Target ratio; 0 if there is no target."""
 
     @property
     def verdict(self) -> str:
-        """Say whether what was asked is shown: by the whole interval, by its middle only, or not."""
+        """Whether the target is met: by the whole interval, only by its middle, or not."""
         if not self.asked:
             return ""
         if self.low >= self.asked:
@@ -70,17 +70,17 @@ def interleave(
 ) -> dict[str, Times]:
     """Time variants in short blocks, each variant once a round, in random order.
 
-    The first call of a block is not timed: it pays for the caches that another variant left cold.
+    The first call of a block is not timed: other variants have left the caches cold.
 
     Args:
-        variants: What to time, by name.
-        rounds: How often each variant gets a block.
+        variants: Functions to time, by name.
+        rounds: Blocks per variant.
         calls: Timed calls in a block.
-        after_block: Asked after each block; a round in which it denies one is thrown away and run again.
-        seed: Of the order.
+        after_block: Called after each block; if it returns False, the round is discarded and repeated.
+        seed: Random seed of the order.
 
     Returns:
-        By name, ns a call, `[rounds]`; the i-th entries of all variants are from the same round.
+        Nanoseconds per call by name, `[rounds]`; the i-th entries of all variants are from the same round.
     """
     order = list(variants)
     shuffle = random.Random(seed).shuffle
@@ -111,7 +111,7 @@ def _block(call: Callable[[], object], calls: int) -> float:
 
 
 def estimate(statistic: Callable[..., float], *columns: Times, resamples: int = 2000) -> Estimate:
-    """Estimate a statistic of columns whose i-th entries belong together, by resampling rounds."""
+    """Estimate a statistic of columns with matching entries by resampling rounds."""
     generator = np.random.default_rng(1)
     size = len(columns[0])
     values = []
@@ -123,14 +123,14 @@ def estimate(statistic: Callable[..., float], *columns: Times, resamples: int = 
 
 
 def ratio_of(over: Times, under: Times) -> float:
-    """Median over the rounds of one variant's time against another's in the same round."""
+    """Median over the rounds of the ratio of two variants' times."""
     return float(np.median(over / under))
 
 
 def mean_ratio_of(over: Times, under: Times) -> float:
-    """Mean over the rounds of that ratio, without the tenth at either end.
+    """Mean over the rounds of that ratio, with 10 % trimmed at either end.
 
-    For variants that are slower in some of the rounds only: a median would not see those.
+    For variants that are slower only in some rounds, which a median would ignore.
     """
     ratios = np.sort(over / under)
     cut = len(ratios) // 10
@@ -138,29 +138,29 @@ def mean_ratio_of(over: Times, under: Times) -> float:
 
 
 def extra_of(with_it: Times, without: Times) -> float:
-    """Median over the rounds of what one variant takes longer than the other, in ns."""
+    """Median over the rounds of the difference of two variants' times, in ns."""
     return float(np.median(with_it - without))
 
 
 def against_limit(name: str, found: Estimate, limit: float, unit: str) -> Row:
-    """Make the row of a number that must not exceed a limit."""
-    # Noise can make a small cost look like none or less; "a thousand times below the limit" says enough.
+    """Create the row for a number that must not exceed a limit."""
+    # Noise can make a small cost look like zero or less: clamp at a thousandth of the limit.
     value, low, high = (max(each, limit / 1000) for each in (found.value, found.low, found.high))
     return Row(name, found.value, limit, LIMIT, unit, limit / value, limit / high, limit / low, asked=1.0)
 
 
 def exactly(value: float) -> Estimate:
-    """A number that was measured once, or is not subject to chance."""
+    """A number measured once, or without random variation."""
     return Estimate(value, value, value)
 
 
 def spread(values: list[float]) -> Estimate:
-    """The median of a few repetitions, with their smallest and largest for bounds."""
+    """The median of a few repetitions, with the minimum and maximum as bounds."""
     return Estimate(float(np.median(values)), min(values), max(values))
 
 
 def machine() -> str:
-    """Describe where the numbers come from, in one line."""
+    """Describe the machine in one line."""
     versions = [f"Python {platform.python_version()}"]
     for name in ("torch", "numpy"):
         if name in sys.modules:
@@ -183,7 +183,7 @@ def say(text: str) -> None:
 
 
 def number(value: float) -> str:
-    """Write a number with three digits that matter."""
+    """Format a number with three significant digits."""
     if abs(value) >= 100:
         return f"{value:,.0f}"
     return f"{value:.3g}"
@@ -193,7 +193,7 @@ def cells(row: Row) -> list[str]:
     """The row as text: name, ours, peer, ratio, interval, asked, shown."""
     asked = f"≥ {number(row.asked)}" if row.asked else ""
     limit = "at most " if row.peer_name == LIMIT else ""
-    # Factors that are near 1 differ in their last digits.
+    # Ratios close to 1 need more digits.
     text = "{:.3f}".format if row.unit == "×" else number
     peer = f"{limit}{text(row.peer)} {row.unit}"
     if not limit:
@@ -214,10 +214,10 @@ def print_table(rows: list[Row]) -> None:
 
 
 def main(run: Callable[[bool], list[Row]], about: str | None) -> None:
-    """Run a bench as a program: `--json` for the contract, `--quick` for a trial that shows nothing."""
+    """Run a benchmark as a program: `--json` for machine-readable rows, `--quick` for a trial run."""
     parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
     parser.add_argument("--json", action="store_true", help="print rows as JSON instead of a table")
-    parser.add_argument("--quick", action="store_true", help="few repetitions: does it run at all?")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, to check that it runs")
     arguments = parser.parse_args()
     rows = run(arguments.quick)
     if arguments.json:

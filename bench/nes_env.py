@@ -1,9 +1,9 @@
-"""The Mario environment on `runner`, whole steps at skip 4 and grey 84×84, beside the bare emulator core and nes-py.
+"""The Mario environment on `runner`, full steps at skip 4 and grey 84×84, compared with the emulator core and nes-py.
 
 All play the same stretch of the same level by the same buttons, on one core, in one process, in turn: the core allows
-one emulator a process. The bare core presses buttons and runs frames, and nobody looks at them. nes-py has what is
-usually wrapped around it: skip with the larger of the last two frames, grey, shrunk by OpenCV. It conflicts with
-stable-retro's requirements, so it is left out, and said so, unless somebody has installed it by hand.
+one emulator per process. The bare core presses buttons and runs frames without reading them. nes-py has its usual
+wrappers: skip with the maximum of the last two frames, grey, resized by OpenCV. It conflicts with stable-retro's
+requirements, so it is skipped with a message unless it was installed manually.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from hotloop.training.envs.nes.start_states import START_LIMIT, load_routes
 
 LEVEL = "1-1"
 STEPS = 60
-"""Steps in a block: a quarter of the level."""
+"""Steps per block: a quarter of the level."""
 
 SKIP = 4
 ASKED = 0.85
@@ -47,7 +47,7 @@ def run(quick: bool) -> list[Row]:
 
 
 def measure(size: int, rounds: int) -> list[Row]:
-    """The environment with pictures of a size, beside the core."""
+    """Compare the environment at one frame size with the core."""
     say(f"nes: {size}×{size}")
     env = MarioEnv(level=LEVEL, size=size, skip=SKIP)
     asked = {CORE: ASKED, PEER: ASKED_OF_PEER} if size == 84 else {CORE: 0.0}
@@ -64,7 +64,7 @@ def measure(size: int, rounds: int) -> list[Row]:
 
 
 def whole(env: MarioEnv) -> Callable[[], object]:
-    """Steps of the environment; the reset is part of it."""
+    """Steps of the environment, including the reset."""
     actions = [int(each) for each in load_routes()[LEVEL][:STEPS]]
 
     def play() -> None:
@@ -95,7 +95,7 @@ def bare(env: MarioEnv) -> Callable[[], object]:
 
 
 def nes_py(size: int) -> Callable[[], object] | None:
-    """The same steps by nes-py, from the same place; None, and said so, where it is not installed or does not work."""
+    """The same steps by nes-py from the same position; None, with a message, if it is missing or fails."""
     try:
         import cv2
         from nes_py import NESEnv
@@ -105,7 +105,7 @@ def nes_py(size: int) -> Callable[[], object] | None:
     except ImportError as missing:
         say(f"nes: {missing.name} is not installed: nes-py is left out")
         return None
-    except Exception as error:  # old as it is, it may stumble over newer libraries
+    except Exception as error:  # it is old and may fail with newer libraries
         say(f"nes: nes-py does not work here ({type(error).__name__}: {error}): left out")
         return None
     held = [sum(BITS[each] for each in SIMPLE[int(action)]) for action in load_routes()[LEVEL][:STEPS]]
@@ -124,7 +124,7 @@ def nes_py(size: int) -> Callable[[], object] | None:
 
 
 def begin_there(env: Any) -> None:
-    """Start the level in nes-py, and let its `reset` come back to there."""
+    """Start the level in nes-py, and make its `reset` return to this state."""
     env.reset()
     for frame in range(START_LIMIT):
         if memory_layout.is_playing(env.ram):

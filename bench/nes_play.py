@@ -1,7 +1,7 @@
-"""How often play without sense clears a level of `runner`: random, always right and jump, jumps in a rhythm.
+"""How often simple policies clear a level of `runner`: random, always right and jump, rhythmic jumps.
 
-Each episode begins with 0 to 30 frames of nothing and repeats a quarter of its actions, both by seed. A rhythm is so
-many steps of running and jumping, then so many of running.
+Each episode begins with 0 to 30 idle frames and repeats a quarter of its actions, both depending on the seed. A rhythm
+is a number of steps running and jumping, then a number of steps running.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Policy = Callable[[int], int]
 
 
 def episode(env: MarioEnv, policy: Policy, seed: int) -> tuple[bool, int]:
-    """Play one episode; return whether it got to the flag, and how far."""
+    """Play one episode; return whether it reached the flag, and the distance."""
     env.reset(seed=seed)
     step = 0
     while True:

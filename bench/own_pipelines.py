@@ -1,7 +1,6 @@
-"""Our own pipelines, recorded and explained like anybody's: at most one finding each.
+"""Our own pipelines, recorded and explained like any script: at most one finding each.
 
-Each trains for three quarters of a minute by `hotloop train`, which records by default. What is found is named in its
-row.
+Each trains for 45 seconds with `hotloop train`, which records by default. Findings are named in the row.
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ def run(quick: bool) -> list[Row]:
         say(f"own_pipelines: {name}")
         with tempfile.TemporaryDirectory() as folder:
             found = findings_of(Path(folder) / "run", words, 8.0 if quick else SECONDS)
-        told = ", ".join(f"{each['rule']} ×{each['gain']:.2f}" for each in found) or "nothing"
+        summary = ", ".join(f"{each['rule']} ×{each['gain']:.2f}" for each in found) or "nothing"
         for each in found:
             say(f"  {each['rule']} ×{each['gain']:.2f} at {each['file']}:{each['line']}: {each['title']}")
-        rows.append(against_limit(f"{name}: {told}", exactly(len(found)), MOST, "findings"))
+        rows.append(against_limit(f"{name}: {summary}", exactly(len(found)), MOST, "findings"))
     return rows
 
 
 def findings_of(out: Path, words: list[str], seconds: float) -> list[dict[str, object]]:
-    """Train for a while; return what explain finds."""
+    """Train for a while; return the findings of explain."""
     flags = ["--seconds", str(seconds), "--eval-episodes", "0", "--no-tensorboard", "--quiet", "--out", str(out)]
     subprocess.run([HOTLOOP, "train", *words, *flags], check=True, stdout=subprocess.DEVNULL)
     answer = subprocess.run([HOTLOOP, "explain", out, "--json"], check=True, stdout=subprocess.PIPE, text=True)

@@ -1,7 +1,7 @@
-"""Sampling from replay, beside a copy of the same bytes and beside other people's buffers.
+"""Sampling from replay, compared with a copy of the same bytes and with other libraries' buffers.
 
 A batch is 256 transitions of 4×96×96 with their next observations: 256 windows of five frames, 11.8 MB. It is compared
-as it is stored, and as a network takes it: float32, scaled. A peer that is not installed is left out, and said so.
+as stored, and as input for a network: float32, scaled. A peer that is not installed is skipped with a message.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def filled_frames(held: int) -> FrameReplay:
 
 
 def beside_a_copy(ours: FrameReplay, rng: np.random.Generator, rounds: int) -> list[Row]:
-    """How near sampling comes to what the memory can do."""
+    """How close sampling is to memory bandwidth."""
     source = torch.randint(0, 256, (BATCH * (STACK + 1), FRAME), dtype=torch.uint8)
     into = torch.empty_like(source)
     wide = torch.empty(source.shape, dtype=torch.float32)
@@ -81,15 +81,15 @@ def beside_a_copy(ours: FrameReplay, rng: np.random.Generator, rounds: int) -> l
 
 
 def size(many: int) -> Row:
-    """What a transition takes: nothing is touched, so nothing is allocated in truth."""
+    """Memory of a transition; untouched pages are not really allocated."""
     replay = FrameReplay(many, 1, (SIDE, SIDE), STACK, action_shape=(3,), action_dtype=np.float32)
-    # Each episode takes one slot more than it has steps.
+    # Each episode takes one slot more than its number of steps.
     taken = replay.nbytes / replay.capacity * (1 + 1 / EPISODE)
     return against_limit("a transition, episodes of 300", exactly(taken), SIZE_LIMIT, "bytes")
 
 
 def beside_peers(ours: FrameReplay, rng: np.random.Generator, held: int, rounds: int) -> list[Row]:
-    """Compare with each peer that is there, one after the other, for their buffers are large."""
+    """Compare with each installed peer, one after the other because their buffers are large."""
     rows = []
     for name, module, make in (
         (STUDY, "torch", make_listed),
@@ -115,14 +115,14 @@ def beside_peers(ours: FrameReplay, rng: np.random.Generator, held: int, rounds:
 
 
 def beside(what: str, times: dict[str, Times], mine: str, peer: str, peer_name: str = COPY, asked: float = 0.0) -> Row:
-    """Make the row of two variants of the same rounds."""
+    """Create the row for two variants timed in the same rounds."""
     found = estimate(ratio_of, times[peer], times[mine])
     ours, theirs = (float(np.median(times[name])) / MS for name in (mine, peer))
     return Row(what, ours, theirs, peer_name, "ms", found.value, found.low, found.high, asked)
 
 
 def make_listed(_: int) -> tuple[Sample, Sample]:
-    """The study's way: transitions in a deque, whose states are float32 stacks, scaled already."""
+    """As in the study: transitions in a deque, with states as scaled float32 stacks."""
     frames = np.random.default_rng(0).random((64, SIDE, SIDE), np.float32)
     kept: deque[tuple[Any, ...]] = deque(maxlen=LISTED)
     state = np.stack([frames[0]] * STACK)
@@ -195,7 +195,7 @@ def make_torchrl(held: int) -> tuple[Sample, Sample]:
 
 
 def large(ours: FrameReplay, rng: np.random.Generator, many: int, rounds: int) -> list[Row]:
-    """A million transitions against twenty thousand: 9.2 GB, if there is so much."""
+    """A million transitions against twenty thousand: needs 9.2 GB of memory."""
     need = many * FRAME * 1.3
     if psutil.virtual_memory().available < need:
         say(f"replay: a replay of {many:,} frames needs {need / 1e9:.0f} GB of free memory: left out")
@@ -209,7 +209,7 @@ def large(ours: FrameReplay, rng: np.random.Generator, many: int, rounds: int) -
 
 
 def prioritised(leaves: int, rounds: int) -> list[Row]:
-    """Draw 256 by priority, and set their priorities; beside cpprb, with the same columns."""
+    """Sample 256 by priority and set their priorities; compared with cpprb with the same columns."""
     if importlib.util.find_spec("cpprb") is None:
         say("replay: cpprb is not installed: left out")
         return []
@@ -244,7 +244,7 @@ def prioritised(leaves: int, rounds: int) -> list[Row]:
 
 
 def flat(rounds: int) -> list[Row]:
-    """A vector step of 256 environments added and 8 batches of 64 sampled, as dqn-snake does."""
+    """Add a vector step of 256 environments and sample 8 batches of 64, like dqn-snake."""
     if importlib.util.find_spec("stable_baselines3") is None:
         return []
     from gymnasium import spaces
@@ -277,7 +277,7 @@ def flat(rounds: int) -> list[Row]:
 def in_us(
     what: str, times: dict[str, Times], found: Estimate, peer: str, asked: float = 0.0, peer_name: str = ""
 ) -> Row:
-    """Make a row in microseconds."""
+    """Create a row in microseconds."""
     ours, theirs = (float(np.median(times[name])) / US for name in ("ours", peer))
     return Row(what, ours, theirs, peer_name or peer, "µs", found.value, found.low, found.high, asked)
 

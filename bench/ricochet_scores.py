@@ -39,15 +39,15 @@ def curve(name: str, runs: dict[str, Path]) -> None:
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
     kept, colours = [], dict(zip(dict.fromkeys(map(group, runs)), COLOURS, strict=False))
     for label, run in runs.items():
-        told = read_curve(run, "success_rate")
-        points = np.array(told)
+        evaluations = read_curve(run, "success_rate")
+        points = np.array(evaluations)
         for k, (panel, scale) in enumerate(zip(panels, (1000, 60), strict=True)):
             first = group(label) not in panel.get_legend_handles_labels()[1]
             panel.plot(points[:, k] / scale, 100 * points[:, 2], color=colours[group(label)], marker=".", markersize=4,
                        label=group(label) if first else None)  # fmt: skip
         result = json.loads((run / "result.json").read_text(encoding="utf-8"))
         result = {key: value for key, value in result.items() if key not in ("run_dir", "checkpoint")}
-        rows = [{"env_steps": int(a), "seconds": b, "success_rate": c} for a, b, c in told]
+        rows = [{"env_steps": int(a), "seconds": b, "success_rate": c} for a, b, c in evaluations]
         kept.append({"label": label, "curve": rows, "result": result})
         print(f"{label}: {summary(points)}")
     lowest = floor()[0]
@@ -86,8 +86,8 @@ def levels(runs: dict[str, Path], episodes: int) -> None:
     rows, lowest = [], floor()
     for label, run in runs.items():
         words = [sys.executable, "-m", "hotloop", "evaluate", str(run), "--episodes", str(episodes), "--json"]
-        told: dict[str, Any] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
-        for each in told["levels"]:
+        evaluated: dict[str, Any] = json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+        for each in evaluated["levels"]:
             gap = [f"{each[key]:.2f}" if key in each else "" for key in ("gap_mean", "gap_median")]
             solved = f"**{each['success_rate']:.1%}**"
             interval = f"{each['score_low']:.1%} to {each['score_high']:.1%}"
@@ -126,7 +126,7 @@ class Random:
 
 def random(times: int) -> None:
     """Play all held-out boards of each level at random, so often."""
-    rows, told = [], []
+    rows, results = [], []
     for level in range(ricochet.LEVELS):
         shares = {}
         for steps in STEPS:
@@ -140,11 +140,11 @@ def random(times: int) -> None:
             each = np.mean(scores, axis=0)
             shares[f"within_{steps}"] = float(each.mean())
             shares[f"error_{steps}"] = float(each.std(ddof=1) / len(each) ** 0.5)
-        told.append({"level": level, "boards": len(each), "times": times} | shares)
+        results.append({"level": level, "boards": len(each), "times": times} | shares)
         cells = [f"{shares[f'within_{n}']:.2%} ± {shares[f'error_{n}']:.2%}" for n in STEPS]
         rows.append([str(level), str(len(each)), *cells])
     print(markdown(["level", "boards", *(f"solved within {n} steps" for n in STEPS)], rows))
-    FLOOR.write_text(json.dumps({"levels": told}, indent=1) + "\n", encoding="utf-8")
+    FLOOR.write_text(json.dumps({"levels": results}, indent=1) + "\n", encoding="utf-8")
 
 
 def floor() -> dict[int, float]:

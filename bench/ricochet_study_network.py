@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from hotloop.training.envs.ricochet import RicochetVectorEnv
-from hotloop.training.learn.losses import normalise, ppo_losses
+from hotloop.training.learn.loss_terms import normalise, ppo_losses
 
 CHANNELS, LAYERS, FEATURES, ACTIONS = 32, 2, 128, 16
 BOARDS, STEPS, EPOCHS = 8, 2, 4

@@ -61,11 +61,11 @@ def train(preset: str, seed: int, kept: Path) -> dict[str, Any]:
 
 def run_timed(words: list[str], name: str) -> float:
     """Run a training; return its seconds of processor time, which neither its neighbours nor a SIGSTOP change."""
-    with tempfile.TemporaryFile("w+") as told:
-        _, status, used = os.wait4(subprocess.Popen(words, stdout=told, stderr=told).pid, 0)
-        told.seek(0)
+    with tempfile.TemporaryFile("w+") as output:
+        _, status, used = os.wait4(subprocess.Popen(words, stdout=output, stderr=output).pid, 0)
+        output.seek(0)
         if status:
-            raise SystemExit(f"{name}: exit {os.waitstatus_to_exitcode(status)}\n{told.read()}")
+            raise SystemExit(f"{name}: exit {os.waitstatus_to_exitcode(status)}\n{output.read()}")
     return used.ru_utime + used.ru_stime
 
 
@@ -97,10 +97,10 @@ def read_curve(run: Path, column: str = "eval_return", every: int = 0) -> list[t
     seconds = np.array([float(row["seconds"]) for row in rows])
     falls = np.diff(seconds, prepend=0.0) < 0
     seconds += np.cumsum(np.where(falls, np.roll(seconds, 1), 0.0))
-    told = [(int(row["env_steps"]), at, float(row[column])) for row, at in zip(rows, seconds.tolist(), strict=True)]
+    points = [(int(row["env_steps"]), at, float(row[column])) for row, at in zip(rows, seconds.tolist(), strict=True)]
     marks = [[row.get(name) for name in (EVALUATED if column in EVALUATED else (column,))] for row in rows]
-    passed = [steps // every if every else 0 for steps, _, _ in told]
-    return [each for i, each in enumerate(told) if i == 0 or (marks[i], passed[i]) != (marks[i - 1], passed[i - 1])]
+    passed = [steps // every if every else 0 for steps, _, _ in points]
+    return [each for i, each in enumerate(points) if i == 0 or (marks[i], passed[i]) != (marks[i - 1], passed[i - 1])]
 
 
 def interval(values: np.ndarray) -> tuple[float, float]:
@@ -119,8 +119,8 @@ def presets(jobs: int, keep: Path | None) -> None:
     for name, mine in of.items():
         scores = [each["eval_return"] for each in mine]
         minutes = np.mean([each["cpu_s"] for each in mine]) / 60
-        told = ", ".join(f"{each:.0f}" for each in scores)
-        lines.append(f"| {name} | **{np.mean(scores):.0f}** | {told} | {minutes:.1f} |")
+        each_seed = ", ".join(f"{each:.0f}" for each in scores)
+        lines.append(f"| {name} | **{np.mean(scores):.0f}** | {each_seed} | {minutes:.1f} |")
     gains = np.array([b["eval_return"] - a["eval_return"] for a, b in zip(of["faithful"], of["fast"], strict=True)])
     low, high = interval(gains)
     lines.append(f"\nfast − faithful: {gains.mean():+.0f} (90 % interval {low:+.0f} to {high:+.0f}), seed by seed.")
@@ -137,8 +137,8 @@ def presets(jobs: int, keep: Path | None) -> None:
 
 def curve(name: str, run: Path, every: int) -> None:
     """Draw the learning curve of one run, against decisions and against minutes."""
-    told, result = read_curve(run, every=every), read_result(run)
-    steps, seconds, returns = (np.array(column) for column in zip(*told, strict=True))
+    points, result = read_curve(run, every=every), read_result(run)
+    steps, seconds, returns = (np.array(column) for column in zip(*points, strict=True))
     trained = [np.array(column) for column in zip(*read_curve(run, "return_last100"), strict=True)]
     figure, panels = plt.subplots(1, 2, figsize=(9, 3.4), sharey=True)
     for k, (panel, label) in enumerate(zip(panels, ("decisions", "minutes of training"), strict=True)):
@@ -152,7 +152,7 @@ def curve(name: str, run: Path, every: int) -> None:
     panels[1].legend(frameon=False, fontsize=8)
     figure.tight_layout()
     figure.savefig(DOCS / f"carracing-{name}.png", dpi=110)
-    kept = {"curve": [{"env_steps": a, "seconds": b, "eval_return": c} for a, b, c in told], "result": result}
+    kept = {"curve": [{"env_steps": a, "seconds": b, "eval_return": c} for a, b, c in points], "result": result}
     (DOCS / f"carracing-{name}.json").write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     best = int(returns.argmax())
     reached = f"{seconds[returns > 500][0] / 60:.0f} minutes" if (returns > 500).any() else "not reached"

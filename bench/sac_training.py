@@ -22,20 +22,25 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack
 from torch.nn import functional as f
 
 from hotloop.training.learn.sac.networks import squash
-from hotloop.training.learn.sac.state import SACState
+from hotloop.training.learn.sac.state import SACRule, SACState
 from hotloop.training.pipelines.sac_carracing import (
     FAITHFUL,
     Agent,
     Config,
     Training,
-    _learner_config,
+    actor_loss,
     collect,
+    critic_loss,
+    critic_target,
     learn,
-    make_replay,
+    move_target,
+    temperature_gradient,
 )
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.tasks import carracing
+from hotloop.training.tasks.carracing_setup import learner_config, make_replay
+from hotloop.training.tasks.frame_stack import FrameStacks
 from hotloop.training.tasks.game import training_seeds
 
 BATCH, STARTS, GAMMA = 256, 300, 0.99
@@ -79,8 +84,8 @@ def ours(config: Config) -> Step:
     env = carracing.make_env(config, config.envs, config.workers, config.patience)
     frames, _ = env.reset(seed=training_seeds(0, config.envs, np.uint32))
     training = Training(
-        config, env, make_replay(config, frames), Agent(config), np.random.default_rng(0), frames,
-        carracing.Stacks(frames, config.stack), Counts(), Episodes(config.envs), None,
+        config, env, make_replay(config, frames, config.buffer), Agent(config), np.random.default_rng(0), frames,
+        FrameStacks(frames, config.stack), Counts(), Episodes(config.envs), None,
     )  # fmt: skip
     timed = Laps()
     while training.counts.env_steps < config.first_update - config.envs:
@@ -120,7 +125,8 @@ class Seen(gym.Wrapper[Any, Any, Any, Any]):
 
 def study() -> Step:
     """Return some steps of the study's loop: float32 stacks in a deque, a batch from lists, five encoders."""
-    state = SACState(_learner_config(FAITHFUL), 0, "cpu")
+    rule = SACRule(critic_target, critic_loss, actor_loss, temperature_gradient, move_target)
+    state = SACState(learner_config(FAITHFUL), rule, 0, "cpu")
     critics = [(state.critics.eyes[k], state.critics.bodies[k]) for k in range(2)]
     targets = [(state.target.eyes[k], state.target.bodies[k]) for k in range(2)]
     optimisers = [torch.optim.Adam([*eye.parameters(), *body.parameters()], lr=3e-4) for eye, body in critics]

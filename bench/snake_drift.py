@@ -71,8 +71,8 @@ def record(
     hotloop = Path(sys.executable).with_name("hotloop")
     environment = os.environ | {"PYTHONPATH": str(HERE)}
     subprocess.run([hotloop, "run", "--out", run, *script], check=True, env=environment, stdout=subprocess.DEVNULL)
-    said = subprocess.run([hotloop, "explain", run, "--json"], check=True, stdout=subprocess.PIPE, text=True)
-    return json.loads(said.stdout), np.array(json.loads(truth.read_text()), dtype=np.float64)
+    report = subprocess.run([hotloop, "explain", run, "--json"], check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(report.stdout), np.array(json.loads(truth.read_text()), dtype=np.float64)
 
 
 def counted(rows: np.ndarray, part: dict[str, Any]) -> tuple[float, float]:
@@ -113,12 +113,12 @@ def run(quick: bool) -> list[Row]:
     rows = []
     for episodes in list(GROWTHS)[: 1 if quick else None]:
         say(f"snake_drift: {episodes:,} episodes")
-        verdict, said, truth = study(episodes, 3.0 if quick else 8.0)
+        verdict, reported, truth = study(episodes, 3.0 if quick else 8.0)
         for name, label in NAMES.items():
-            ratio = truth[name] / said[name]
+            ratio = truth[name] / reported[name]
             about = f"growth of {episodes:,} episodes: {label}"
-            rows.append(Row(about, said[name], truth[name], "counted by the loop", "×", ratio, ratio, ratio))
-        error = max(abs(said[name] / truth[name] - 1) for name in NAMES)
+            rows.append(Row(about, reported[name], truth[name], "counted by the loop", "×", ratio, ratio, ratio))
+        error = max(abs(reported[name] / truth[name] - 1) for name in NAMES)
         about = f"growth of {episodes:,} episodes, told to be of {verdict}: largest difference"
         rows.append(against_limit(about, exactly(100 * error), LARGEST_DIFFERENCE, "%"))
     return rows

@@ -48,12 +48,12 @@ class Soak:
     episodes: int = 0
     slowest_s: float = 0.0
 
-    def take(self, told: Collected) -> None:
-        self.steps += told.steps
-        self.lost += told.lost
-        self.gone += told.lost_with_worker
-        self.episodes += len(told.episodes)
-        self.restarts += [each.reason for each in told.restarts]
+    def take(self, collected: Collected) -> None:
+        self.steps += collected.steps
+        self.lost += collected.lost
+        self.gone += collected.lost_with_worker
+        self.episodes += len(collected.episodes)
+        self.restarts += [each.reason for each in collected.restarts]
 
     def say(self) -> None:
         print(

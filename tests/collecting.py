@@ -30,7 +30,7 @@ ACTIONS = 97
 
 
 def draw_frame(episode: int, t: int, side: int = SIDE) -> np.ndarray:
-    """Return the frame of a moment, uint8 [side, side]: episode, time, checksum, pattern."""
+    """Return the frame at a given time, uint8 [side, side]: episode, time, checksum, pattern."""
     flat = ((np.arange(side * side, dtype=np.uint32) * (2 * t + 1) + episode) & 255).astype(np.uint8)
     flat[:8] = np.array([episode, t], np.uint32).view(np.uint8)
     flat[8:HEADER] = 0
@@ -48,7 +48,7 @@ def read_frame(frame: np.ndarray) -> tuple[int, int]:
 
 
 def choose(episode: int, t: int) -> int:
-    """The action of a moment."""
+    """The action at a given time."""
     return (7 * t + episode) % ACTIONS
 
 
@@ -56,8 +56,8 @@ class LightEnv(gymnasium.Env[np.ndarray, Any]):
     """Episodes of 1 to `longest` steps; every other is truncated.
 
     Args:
-        side: Of a frame.
-        longest: Episode.
+        side: Side of a frame in pixels.
+        longest: Maximum length of an episode.
         pause_s: Maximum of a random pause per step, not seeded.
         trouble: What happens at step `at`: "fail", "hang", "exit", "die", or at once: "refuse", "break".
         at: Step of the process at which the trouble happens.

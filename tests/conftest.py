@@ -1,4 +1,4 @@
-"""Fails any test that leaves something running or allocated behind, and makes Ctrl-C work in every child.
+"""Fails tests that leave something running or allocated, and makes Ctrl-C work in every child process.
 
 A recorder, thread, process or shared-memory block that outlives its test makes later tests fail for no
 reason of their own, and is what a user would be left with after a crash.
@@ -25,7 +25,7 @@ from hotloop.spans import registry
 SHARED_MEMORY = Path("/dev/shm")
 DESCRIPTORS = Path("/proc/self/fd")
 OUR_MEMORY = "/memfd:hotloop"
-"""What a shared replay is made of: a file in memory that has no name in any directory."""
+"""A shared replay is an anonymous file in memory, without a name in any directory."""
 GRACE_S = 3.0
 POLL_S = 0.05
 # The standard library keeps these for the life of the interpreter.
@@ -34,7 +34,7 @@ LASTING_PROCESSES = ("multiprocessing.resource_tracker", "multiprocessing.forkse
 
 @dataclass(frozen=True)
 class Belongings:
-    """What a test process holds at one moment."""
+    """Resources that a test process holds at a given time."""
 
     recording: bool
     threads: frozenset[threading.Thread]
@@ -44,7 +44,7 @@ class Belongings:
 
 
 def take_stock() -> Belongings:
-    """Return what this process holds now."""
+    """Return the resources that this process holds now."""
     return Belongings(
         recording=registry.recording(),
         threads=frozenset(t for t in threading.enumerate() if not t.daemon or "hotloop" in t.name),
@@ -55,7 +55,7 @@ def take_stock() -> Belongings:
 
 
 def left_behind(before: Belongings, after: Belongings) -> list[str]:
-    """Say in one phrase each what is there now and was not before."""
+    """Describe each resource that is held now and was not before."""
     found = ["a recorder that still records"] if after.recording and not before.recording else []
     found += [f"thread {t.name!r}" for t in after.threads - before.threads]
     found += [f"process {p.pid}: {_command(p)}" for p in after.processes - before.processes]
@@ -65,7 +65,7 @@ def left_behind(before: Belongings, after: Belongings) -> list[str]:
 
 
 def _memories() -> Iterator[str]:
-    """Yield each of our files in memory that is open here, by its inode: the numbers of descriptors are used again."""
+    """Yield the inodes of our open memory files: descriptor numbers would be reused."""
     if not DESCRIPTORS.is_dir():
         return
     for each in DESCRIPTORS.iterdir():
@@ -73,7 +73,7 @@ def _memories() -> Iterator[str]:
             if os.readlink(each).startswith(OUR_MEMORY):
                 yield f"{OUR_MEMORY} (inode {each.stat().st_ino})"
         except OSError:
-            continue  # closed meanwhile, as the one that lists them
+            continue  # closed since, like the descriptor of the listing itself
 
 
 def _lasts(process: psutil.Process) -> bool:
@@ -88,7 +88,7 @@ def _command(process: psutil.Process) -> str:
 
 
 def _ours(blocks: frozenset[str]) -> list[str]:
-    """Drop the blocks that other programs of this machine made meanwhile: those that they have mapped."""
+    """Drop blocks that other programs on this machine have created since: those they have mapped."""
     if not blocks:
         return []
     us = psutil.Process()
@@ -99,7 +99,7 @@ def _ours(blocks: frozenset[str]) -> list[str]:
             try:
                 foreign += Path(f"/proc/{process.pid}/maps").read_text()
             except OSError:
-                continue  # ended meanwhile, or another user's
+                continue  # it has ended, or belongs to another user
     return sorted(name for name in blocks if f"{SHARED_MEMORY}/{name}" not in foreign)
 
 
@@ -113,7 +113,7 @@ def children_can_be_interrupted() -> Iterator[None]:
 
 @pytest.fixture
 def short_path() -> Iterator[Path]:
-    """A temporary folder for scripts that open Unix sockets below it: their paths may have 107 bytes."""
+    """A temporary folder for scripts that open Unix sockets in it: socket paths are limited to 107 bytes."""
     with tempfile.TemporaryDirectory(dir="/tmp" if os.path.isdir("/tmp") else None) as folder:
         yield Path(folder)
 
@@ -126,7 +126,7 @@ def nothing_left_behind() -> Iterator[None]:
     for _ in range(int(GRACE_S / POLL_S)):
         if not found:
             return
-        # What a test has told to stop may need a moment; what it only dropped needs the collector.
+        # Stopped resources may need a moment to end; dropped ones need the garbage collector.
         gc.collect()
         multiprocessing.active_children()
         time.sleep(POLL_S)

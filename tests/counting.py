@@ -1,4 +1,4 @@
-"""What hooks count while something is done, without a recorder."""
+"""Counts what hooks count during a call, without a recorder."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hotloop.spans import registry
 
 
 def counted(work: Callable[[], object]) -> Counter[str]:
-    """Do something; return what was counted meanwhile, by name."""
+    """Call a function; return the counts during the call, by name."""
     return counted_and_open(work)[0]
 
 
 def counted_and_open(work: Callable[[], object]) -> tuple[Counter[str], int]:
-    """Do something; return what was counted meanwhile, by name, and begins of spans less their ends."""
+    """Call a function; return the counts during the call, by name, and the number of spans left open."""
     logs = registry.listen()
     try:
         work()

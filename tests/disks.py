@@ -1,4 +1,4 @@
-"""Disks on which nothing more fits, for tests of what cannot be written."""
+"""Full disks, for tests of failing writes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 @contextmanager
 def full_disk(most_bytes: int = 0) -> Iterator[None]:
-    """Let no file of this process grow beyond a size: the system then refuses to write, as on a full disk."""
+    """Limit the size of files of this process: writing more fails as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (most_bytes, hard))
     try:
@@ -25,7 +25,7 @@ def full_disk(most_bytes: int = 0) -> Iterator[None]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mount a file system of so many bytes, such as "200k"; skip the test where that is not allowed."""
+    """Mount a file system of the given size, such as "200k"; skip the test if that is not permitted."""
     folder.mkdir()
     if os.getuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder]).returncode:
         pytest.skip("a file system can be mounted by root only")

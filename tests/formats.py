@@ -1,8 +1,8 @@
-"""Readers of exported files, as strict as the tools that open them: each returns what is in a file, or fails.
+"""Readers of exported files, as strict as the tools that open them: each returns the content or fails.
 
-`check_trace_events` stands in for Perfetto's trace processor, which cannot be had offline: it holds a file to the rules
-of the trace-event format. `check_speedscope` holds one to speedscope's published schema and to what its text demands
-beyond it.
+`check_trace_events` replaces Perfetto's trace processor, which is not available offline: it checks a file against the
+rules of the trace-event format. `check_speedscope` checks against speedscope's published schema and the rules in its
+comments.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _check_event(event: dict[str, Any]) -> None:
     assert event["ph"] in "MXC", event
     assert isinstance(event["name"], str) and event["name"], event
     assert isinstance(event["pid"], int) and isinstance(event["tid"], int), event
-    assert 0 <= event["tid"] < 2**31, "viewers keep 32 bits of a thread's number"
+    assert 0 <= event["tid"] < 2**31, "viewers keep 32 bits of a thread id"
     if event["ph"] == "M":
         assert list(event["args"]) == [METADATA[event["name"]]], event
         return
@@ -62,17 +62,17 @@ def _check_event(event: dict[str, Any]) -> None:
 
 
 def _check_names(by_kind: dict[str, list[dict[str, Any]]]) -> None:
-    """Every process and every track has one name, and a track's number is used in one process only."""
+    """Every process and every track has one name, and a track id is used in only one process."""
     processes = [event["pid"] for event in by_kind["M"] if event["name"] == "process_name"]
     tracks = [(event["tid"], event["pid"]) for event in by_kind["M"] if event["name"] == "thread_name"]
     assert len(processes) == len(set(processes))
-    assert len(tracks) == len(dict(tracks)), "one number for two tracks"
+    assert len(tracks) == len(dict(tracks)), "two tracks have the same id"
     assert {(event["tid"], event["pid"]) for event in by_kind["X"]} <= set(tracks)
     assert {event["pid"] for event in by_kind["C"]} <= set(processes)
 
 
 def _check_nesting(events: list[dict[str, Any]]) -> None:
-    """On a track, a slice lies inside another or beside it; the viewers drop what overlaps."""
+    """On a track, slices are nested or disjoint; viewers drop overlapping ones."""
     tracks: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
     for event in events:
         start = round(event["ts"] * 1000)

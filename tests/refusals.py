@@ -1,4 +1,4 @@
-"""Calls a command with a mistake in it, in this process: a new one would spend seconds importing torch first."""
+"""Calls an invalid command in this process: a new process would spend seconds importing torch first."""
 
 from __future__ import annotations
 
@@ -14,6 +14,6 @@ def refusal(capsys: pytest.CaptureFixture[str], *words: object) -> list[str]:
         code = main([str(word) for word in words])
     except SystemExit as end:  # argparse
         code = end.code
-    said = capsys.readouterr().err.splitlines()
-    assert code == 2, said
-    return said
+    lines = capsys.readouterr().err.splitlines()
+    assert code == 2, lines
+    return lines

@@ -1,4 +1,4 @@
-"""A recorder without its thread and with a clock that a test turns by hand: what it writes is exact.
+"""A recorder without its thread and with a simulated clock, so that what it writes is exact.
 
 with scripted_run(folder, monkeypatch) as run:
     run.during("env.step", 100)
@@ -28,7 +28,7 @@ START_NS = 7_000_000_000
 
 
 class Run:
-    """A run whose time passes only when told to."""
+    """A run with a simulated clock."""
 
     def __init__(self, folder: Path, options: RecordOptions, span_cost_ns: int) -> None:
         self.now = START_NS
@@ -46,7 +46,7 @@ class Run:
         self.now += ns
 
     def during(self, what: Span | str, ns: int, *counted: str) -> None:
-        """Spend time in a span, and count there."""
+        """Spend time in a span, and count inside it."""
         with self.open(what):
             for name in counted:
                 registry.count(name)
@@ -54,7 +54,7 @@ class Run:
 
     @contextmanager
     def open(self, what: Span | str) -> Iterator[None]:
-        """A span whose own cost falls half into it and half before and after it."""
+        """A span whose overhead lies half inside it and half before and after it."""
         each = registry.span(what) if isinstance(what, str) else what
         quarter = self.cost // 4
         self.now += quarter
@@ -79,7 +79,7 @@ def scripted_run(
     options: RecordOptions | None = None,
     span_cost_ns: int = 0,
 ) -> Iterator[Run]:
-    """Record into `folder`, from `START_NS` on, what the test does with the run."""
+    """Record what the test does with the run into `folder`, starting at `START_NS`."""
     manifest = {
         "format": FORMAT_VERSION,
         "name": "scripted",

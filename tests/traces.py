@@ -1,4 +1,4 @@
-"""Synthetic runs for tests: a call tree, stacks and counters written down by hand become a `Trace`.
+"""Synthetic runs for tests: builds a `Trace` from a call tree, stacks and counters written by hand.
 
     sample = place("ReplayBuffer.sample", Phase.SAMPLE, self_s=6, calls=100)
     trace = make_trace(
@@ -7,8 +7,7 @@
         counts={"env_steps": 1000, "updates": 100},
     )
 
-Totals follow from self times, so every trace made here keeps the law: the self times of a thread sum to
-its wall time.
+Totals are computed from self times, so the self times of a thread always sum to its wall time.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ MACHINE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Place:
-    """A node to be: what is measured there, and what lies below it. Made by `place`."""
+    """Describes a node: its measurements and its children. Created by `place`."""
 
     name: str
     phase: Phase
@@ -70,7 +69,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Seen:
-    """Moments at which a stack was seen. Made by `seen`."""
+    """Describes the samples of a stack. Created by `seen`."""
 
     path: tuple[str, ...]
     stack: tuple[Frame, ...]
@@ -175,10 +174,10 @@ def make_trace(
     """Build a run.
 
     Args:
-        tree: What lies below the root of the main thread.
-        samples: Stacks seen in the main thread.
+        tree: Nodes below the root of the main thread.
+        samples: Stack samples of the main thread.
         counts: Counters of the main process over the loop.
-        machine: What differs from `MACHINE`.
+        machine: Changes to `MACHINE`.
         windows: Counter to its amount in each 1 s window; if not given, counts are spread evenly.
         unattributed_s: Self time of the root.
         threads: Further threads of the main process, by `make_thread(..., main=False)`.
@@ -186,7 +185,7 @@ def make_trace(
         torch_threads: Torch's thread count, None for a run without torch.
         state: State of the run and its main process.
         warnings: Warnings of the run.
-        process: What differs in the main process, e.g. `{"memory_bytes": [...], "overhead": ...}`.
+        process: Changes to the main process, e.g. `{"memory_bytes": [...], "overhead": ...}`.
     """
     thread = make_thread(tree, samples, unattributed_s)
     main = make_process([thread, *threads], counts, windows, **({"state": state} | dict(process or {})))

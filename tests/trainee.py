@@ -1,4 +1,4 @@
-"""A training that learns nothing, to try what surrounds a training loop."""
+"""A training that learns nothing, to test the code around a training loop."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Config:
 
 
 class Trainee:
-    """Takes 10 environment steps and ends an episode in each turn; its greedy score is scripted."""
+    """Takes 10 environment steps and ends an episode per turn; its greedy score is scripted."""
 
     def __init__(self, scores: list[float]) -> None:
         self.config = Config()

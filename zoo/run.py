@@ -1,8 +1,8 @@
-"""Measure `hotloop explain` on the zoo: hits, false alarms, and predicted against measured gain.
+"""Measure `hotloop explain` on the zoo: hits, false alarms, predicted and measured gains.
 
-Each slow script is recorded and explained: is the planted cause first, and at the planted lines? Each fixed twin and
-each clean loop is, too: is anything found that is not there? Then both twins run unrecorded, in turns of a fraction of
-a second, and the ratio of their speeds is what the prediction is held against.
+Each slow script is recorded and explained: is the planted cause ranked first, at the planted lines? So are its fixed
+version and the clean loops: is there a false alarm? Then the slow and the fixed script run unrecorded, in turns of a
+fraction of a second, and the ratio of their speeds is compared with the predicted gain.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RECORD_S = 10.0
 TURN_S, TURNS, PAIRS = 0.4, 10, 3
 TWINS = ("slow.py", "fixed.py")
 AFTER = "5s"
-"""Imports and the filling of buffers are over by then: gains are predicted and measured in the steady state."""
+"""Skips imports and filling of buffers: gains are predicted and measured in the steady state."""
 TIMEOUT_S = 300
 LEAST_HITS, MOST_ERROR = 0.95, 0.1
 FAILED = "(failed)"
@@ -42,7 +42,7 @@ Measuring = Literal["turns", "recorded", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A folder of the zoo, with the truth about it."""
+    """A folder of the zoo with its expected findings."""
 
     name: str
     folder: Path
@@ -52,26 +52,26 @@ class Case:
     lines: tuple[int, ...]
     """First and last line to blame."""
     steps: int = 0
-    """Where the speed drifts: the same steps, from the first, are recorded and measured. Else a steady stretch is."""
+    """For drifting speeds: record and measure the same steps from the start, not a steady stretch."""
     informs: bool = False
-    """Whether the planted fault costs no time: it must be among the findings, and there is no gain to measure."""
+    """Whether the planted fault costs no time: it must be found, but there is no gain to measure."""
     also: tuple[str, ...] = ()
-    """Rules that must be among the findings besides."""
+    """Additional rules that must be found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was found in a case. `None` stands for what was not measured or does not apply."""
+    """Findings in a case. `None`: not measured or not applicable."""
 
     case: str
     rule: str
     found: str
     """Rule of the first finding on the slow script; "" if there is none."""
     hit: bool | None
-    """Whether the planted cause is first; where it costs no time, whether it is told."""
+    """Whether the planted cause is ranked first or, if it costs no time, found at all."""
     line_hit: bool | None
     false_alarms: tuple[str, ...]
-    """Rules of the findings on the fixed twin, or on the clean loop."""
+    """Rules of the findings on the fixed script or the clean loop."""
     predicted: float | None
     predicted_low: float | None
     predicted_high: float | None
@@ -81,7 +81,7 @@ class Result:
 
 
 def read_cases(names: list[str]) -> list[Case]:
-    """Read the cases of those names, or all."""
+    """Read the named cases, or all."""
     found = {path.parent.name: path for path in sorted(ZOO.glob("*/truth.toml"))}
     unknown = [name for name in names if name not in found]
     if unknown:
@@ -109,9 +109,9 @@ def study(case: Case, measuring: Measuring, kept: Path) -> Result:
     if missing:
         say(f"{case.name}: {', '.join(missing)} not found in slow.py")
     if case.informs:
-        told = planted is not None and blames(case, planted) and not missing
+        detected = planted is not None and blames(case, planted) and not missing
         found = first.get("rule", "")
-        return Result(case.name, case.rule, found, told, told, _rules(alarms), None, None, None, None, None)
+        return Result(case.name, case.rule, found, detected, detected, _rules(alarms), None, None, None, None, None)
     measured = None
     if measuring != "none":
         measured = measure_gain(case) if measuring == "turns" else unrecorded_speed(fixed) / unrecorded_speed(slow)
@@ -124,7 +124,7 @@ def study(case: Case, measuring: Measuring, kept: Path) -> Result:
 
 
 def study_or_fail(case: Case, measuring: Measuring, kept: Path) -> Result:
-    """Study one case; one that fails counts as missed, and the others go on."""
+    """Study one case; a case that fails counts as missed."""
     try:
         return study(case, measuring, kept)
     except (CaseFailed, subprocess.TimeoutExpired) as error:
@@ -135,7 +135,7 @@ def study_or_fail(case: Case, measuring: Measuring, kept: Path) -> Result:
 
 
 def explain(case: Case, script: str, kept: Path) -> dict[str, Any]:
-    """Record a script of the case, unless that was kept, and return what is said of it."""
+    """Record a script of the case, unless a recording was kept; return its report."""
     run = kept / case.name / script.removesuffix(".py")
     if not run.exists():
         say(f"{case.name}: recording {script}")
@@ -144,27 +144,27 @@ def explain(case: Case, script: str, kept: Path) -> dict[str, Any]:
         try:
             execute([HOTLOOP, "run", *skip, "--out", run, case.folder / script, *length])
         except (CaseFailed, subprocess.TimeoutExpired):
-            shutil.rmtree(run, ignore_errors=True)  # what is there is taken for good the next time
+            shutil.rmtree(run, ignore_errors=True)  # an existing recording is assumed to be complete next time
             raise
     return json.loads(execute([HOTLOOP, "explain", run, "--json"]))
 
 
 def unrecorded_speed(report: dict[str, Any]) -> float:
-    """Return the env steps a second of a recording, without what recording cost."""
+    """Return the environment steps per second of a recording, with the overhead subtracted."""
     return report["counts"]["env_steps"] / report["wall_s"] / (1 - report["overhead_share"])
 
 
 def blames(case: Case, finding: dict[str, Any]) -> bool:
-    """Say whether a finding points at the planted lines."""
+    """Return whether a finding points at the planted lines."""
     return Path(finding["file"]).name == case.file and case.lines[0] <= finding["line"] <= case.lines[-1]
 
 
 def measure_gain(case: Case) -> float:
-    """Run both twins unrecorded, side by side and in turn; return the median ratio of their speeds.
+    """Run both scripts unrecorded in alternation; return the median ratio of their speeds.
 
-    Two runs of the same script may differ by more than a fix gains, and so may two moments of this machine. So a pair
-    of processes takes turns of a fraction of a second, the one standing still while the other runs, and there are
-    several pairs. Where the speed drifts, whole runs are compared.
+    Two runs of the same script may differ by more than the gain of a fix, and so may the speed of the machine over
+    time. So several pairs of processes take turns of a fraction of a second, one stopped while the other runs. For
+    drifting speeds, whole runs are compared.
     """
     ratios = []
     for pair in range(PAIRS):
@@ -175,38 +175,38 @@ def measure_gain(case: Case) -> float:
 
 
 def run_whole(case: Case) -> list[float]:
-    """Run both twins for the same steps, one after the other; return their speeds."""
+    """Run both scripts for the same steps, one after the other; return their speeds."""
     commands = [[sys.executable, case.folder / script, "--steps", str(case.steps)] for script in TWINS]
     return [json.loads(execute(each).strip().splitlines()[-1])["env_steps_per_s"] for each in commands]
 
 
 def take_turns(case: Case) -> list[float]:
-    """Run both twins in turn for a fraction of a second each; return their speeds over all turns."""
+    """Run both scripts in turns of a fraction of a second; return their speeds over all turns."""
     with contextlib.ExitStack() as stack:
         runners = [stack.enter_context(Runner(case.folder / script)) for script in TWINS]
         done = [[0.0, 0.0] for _ in runners]
         for _ in range(TURNS):
             for runner, so_far in zip(runners, done, strict=True):
-                told = runner.turn()
-                so_far[0] += told["env_steps"]
-                so_far[1] += told["seconds"]
+                turn = runner.turn()
+                so_far[0] += turn["env_steps"]
+                so_far[1] += turn["seconds"]
     return [steps / seconds for steps, seconds in done]
 
 
 class Runner:
-    """A script that trains while it has its turn, and stands still with all its processes while it has not."""
+    """A script that trains during its turns; all its processes are stopped in between."""
 
     def __init__(self, script: Path) -> None:
         self.script = script
-        self.said = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in __exit__
+        self.stderr = tempfile.TemporaryFile("w+")  # noqa: SIM115  closed in __exit__
         self.process = subprocess.Popen(
             [sys.executable, script, "--turns", "--seconds", str(TURN_S)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.said, text=True, start_new_session=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.stderr, text=True, start_new_session=True,
         )  # fmt: skip
         self.limit = threading.Timer(TIMEOUT_S, self._signal, [signal.SIGKILL])
         self.limit.start()
         try:
-            self._wait()  # for the end of its warm-up
+            self._wait()  # wait for the end of its warm-up
         except CaseFailed:
             self.__exit__()
             raise
@@ -218,10 +218,10 @@ class Runner:
         self._signal(signal.SIGKILL)
         self.limit.cancel()
         self.process.communicate()
-        self.said.close()
+        self.stderr.close()
 
     def turn(self) -> dict[str, float]:
-        """Let it train for a moment; return its steps and seconds."""
+        """Let it train for one turn; return its steps and seconds."""
         assert self.process.stdin is not None
         self._signal(signal.SIGCONT)
         self.process.stdin.write("\n")
@@ -234,8 +234,8 @@ class Runner:
             if line.startswith('{"env_steps"'):
                 self._signal(signal.SIGSTOP)
                 return json.loads(line)
-        self.said.seek(0)
-        raise CaseFailed(f"{self.script} ended before its turns did:\n{self.said.read().strip()[-1500:]}")
+        self.stderr.seek(0)
+        raise CaseFailed(f"{self.script} ended before its turns did:\n{self.stderr.read().strip()[-1500:]}")
 
     def _signal(self, number: int) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -243,14 +243,14 @@ class Runner:
 
 
 class CaseFailed(Exception):
-    """A script or a command of a case did not end well."""
+    """A script or a command of a case failed."""
 
 
 def execute(command: list[str | Path]) -> str:
-    """Run a command and return what it printed.
+    """Run a command; return its output.
 
     Raises:
-        CaseFailed: It ended with an error; says its last words.
+        CaseFailed: It failed; the message has the end of its output.
     """
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     if done.returncode:
@@ -269,7 +269,7 @@ def say(text: str) -> None:
 
 
 def totals(results: list[Result]) -> dict[str, Any]:
-    """Count hits and alarms, and take the median error."""
+    """Count hits and false alarms; compute the median error."""
     errors = [each.error for each in results if each.error is not None]
     planted = [each for each in results if each.hit is not None]
     return {
@@ -316,7 +316,7 @@ def summary(found: dict[str, Any]) -> str:
 
 
 def is_bad_news(found: dict[str, Any]) -> bool:
-    """Say whether less was found than the project asks of itself."""
+    """Return whether the results miss the project's targets."""
     too_far = found["median_error"] is not None and found["median_error"] > MOST_ERROR
     return found["hits"] < LEAST_HITS * found["cases"] or bool(found["false_alarms"]) or too_far
 
@@ -330,7 +330,7 @@ def print_table(results: list[Result]) -> None:
 
 
 def main() -> int:
-    """Run the zoo; 1 if too many planted causes were missed, an alarm is false, or the gains are told too badly."""
+    """Run the zoo; return 1 on too many missed causes, any false alarm, or inaccurate gains."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("case", nargs="*", help="only these cases")
     parser.add_argument(
@@ -338,9 +338,9 @@ def main() -> int:
     )
     parser.add_argument(
         "--recorded", dest="measuring", action="store_const", const="recorded", default="turns",
-        help="take the gains from the speeds of the recordings: no longer than --quick, and rougher",
+        help="compute the gains from the speeds of the recordings: as fast as --quick, but less accurate",
     )  # fmt: skip
-    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings; explain those that are there")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="keep the recordings; reuse existing ones")
     parser.add_argument("--json", action="store_true", help="print the results as JSON instead of a table")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

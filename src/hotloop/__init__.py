@@ -1,6 +1,6 @@
 """hotloop: see, explain, prove and remove what makes reinforcement-learning training slow.
 
-Importing it is cheap: what is heavy (pyarrow, matplotlib, torch's hooks) is imported when it is used.
+Importing it is cheap: heavy modules (pyarrow, matplotlib, torch's hooks) are imported when used.
 """
 
 from __future__ import annotations
@@ -21,9 +21,18 @@ if TYPE_CHECKING:
     from hotloop.profiling.trace.model import Trace
 
 __all__ = [
-    "Finding", "HotloopError", "Phase", "RecordOptions", "Trace", "__version__",
-    "count", "explain", "load", "record", "span",
-]  # fmt: skip
+    "Finding",
+    "HotloopError",
+    "Phase",
+    "RecordOptions",
+    "Trace",
+    "__version__",
+    "count",
+    "explain",
+    "load",
+    "record",
+    "span",
+]
 
 _LATER = {
     "Finding": "hotloop.profiling.diagnosis.finding",
@@ -33,7 +42,6 @@ _LATER = {
     "load": "hotloop.profiling.trace.load",
     "record": "hotloop.profiling.recorder.session",
 }
-
 
 __path__.append(os.path.join(__path__[0], "deprecated"))  # names of version 0.1, such as hotloop.replay
 
@@ -47,16 +55,6 @@ def __getattr__(name: str) -> Any:
         return importlib.metadata.version("hotloop")
     if name in _LATER:
         found = getattr(importlib.import_module(_LATER[name]), name)
-        if name in ("Trace", "load"):
-            _show_traces()
         globals()[name] = found
         return found
     raise AttributeError(f"module 'hotloop' has no attribute {name!r}")
-
-
-def _show_traces() -> None:
-    """Tell traces how to show themselves in a notebook: their own package must not know of reports."""
-    import importlib
-
-    display = importlib.import_module("hotloop.profiling.trace.notebook_display")
-    display.show_with(lambda trace: importlib.import_module("hotloop.profiling.report.notebook").as_html(trace))

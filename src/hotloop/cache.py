@@ -1,4 +1,4 @@
-"""Where hotloop keeps what it can make again: what this machine can do, puzzle banks."""
+"""The cache folder, for data that can be recreated: machine measurements, puzzle banks."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from pathlib import Path
 
 
 def cache_folder() -> Path:
-    """Return hotloop's own folder in the user's cache.
-
-    As the XDG specification has it, an XDG_CACHE_HOME that is empty or relative counts as not given.
-    """
+    """Return hotloop's cache folder. As XDG specifies, an empty or relative XDG_CACHE_HOME is ignored."""
     given = os.environ.get("XDG_CACHE_HOME", "")
     return (Path(given) if os.path.isabs(given) else Path.home() / ".cache") / "hotloop"

@@ -1,8 +1,8 @@
 """The only place that reads time.
 
-Host time is monotonic nanoseconds, shared by all processes of a machine on Linux, macOS and Windows, so
-that traces of several processes line up. Wall-clock time is read only to name and date a run: it may jump.
-Device time comes from device events, never from a host clock around work that the device does later.
+Host time is monotonic nanoseconds, shared by all processes of a machine on Linux, macOS and Windows, so traces of
+several processes line up. Wall-clock time is read only to name and date a run, because it may jump. Device time comes
+from device events, never from a host clock around work that the device does later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Protocol, Self
 
 now_ns: Callable[[], int] = time.perf_counter_ns
 wall_ns: Callable[[], int] = time.time_ns
@@ -20,7 +20,7 @@ process_cpu_ns: Callable[[], int] = time.process_time_ns
 
 
 def cpu_clock_of(thread_ident: int) -> Callable[[], int] | None:
-    """Return a reader of another thread's CPU time in ns, or None where the system has none."""
+    """Return a function that reads another thread's CPU time in ns, or None if the system has none."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return None
     try:
@@ -31,25 +31,25 @@ def cpu_clock_of(thread_ident: int) -> Callable[[], int] | None:
 
 
 class DeviceEvent(Protocol):
-    """What is needed of a CUDA event."""
+    """The methods of a CUDA event that are used."""
 
     def record(self) -> None:
-        """Ask the device to note the time when it gets here."""
+        """Record the time when the device reaches this point."""
         ...
 
     def query(self) -> bool:
-        """Say whether it has got here; does not wait."""
+        """Return whether the device has reached it, without waiting."""
         ...
 
-    def elapsed_time(self, later: Any) -> float:
-        """Milliseconds of device time from this event to a later one."""
+    def elapsed_time(self, later: Self) -> float:
+        """Return the device time in ms from this event to a later one."""
         ...
 
 
 class DeviceClock:
-    """Device time of stretches of work, from pooled events that are read only when the device has passed them.
+    """Measures device time with pooled events, which are read only after the device has passed them.
 
-    Nothing here waits for the device, so that measuring does not change how host and device overlap.
+    Nothing here waits for the device, so measuring does not change how host and device overlap.
     """
 
     def __init__(self, make_event: Callable[[], DeviceEvent], most: int = 4096) -> None:
@@ -60,14 +60,14 @@ class DeviceClock:
         self._begun = threading.local()
 
     def begin(self, code: int) -> None:
-        """Note the device's time before the work of a span."""
+        """Record the device time before the work of a span."""
         stack = self._begun.__dict__.setdefault("stack", [])
         event = self._take()
         event.record()
         stack.append((code, event))
 
     def end(self, code: int) -> None:
-        """Note the device's time after the work of a span; a begin that is missing is left out."""
+        """Record the device time after the work of a span. Ignored if `begin` was not called."""
         stack = self._begun.__dict__.get("stack")
         if not stack or stack[-1][0] != code:
             return
@@ -80,13 +80,13 @@ class DeviceClock:
         self._pending.append((code, first, last))
 
     def _take(self) -> DeviceEvent:
-        try:  # asking first whether there is one would let another thread take it in between
+        try:  # a check beforehand would let another thread take it in between
             return self._free.popleft()
         except IndexError:
             return self._make_event()
 
     def poll(self) -> dict[int, int]:
-        """Return the device time in ns, by code, of the stretches that the device has finished."""
+        """Return the device time in ns, by code, of the work that the device has finished."""
         done: dict[int, int] = {}
         while self._pending and self._pending[0][2].query():
             code, first, last = self._pending.popleft()

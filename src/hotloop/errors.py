@@ -1,20 +1,20 @@
-"""What can go wrong in a user's call. Each message says what, the value seen, and the remedy."""
+"""Errors. Each message says what is wrong, the value seen, and the remedy."""
 
 from __future__ import annotations
 
 INTERRUPTED = 130
-"""Exit code of a program that Ctrl-C ended."""
+"""Exit code after Ctrl-C."""
 
 
 class HotloopError(Exception):
-    """A mistake of the call: shown as one line, exit code 2."""
+    """A user's mistake: shown as one line, with exit code 2."""
 
 
 class Interrupted(KeyboardInterrupt):
-    """Repeated signals end a training at once. Not a `HotloopError`: nothing may catch it and go on.
+    """Repeated signals end a training at once. Not a `HotloopError`, which code may catch to continue.
 
     Attributes:
-        exit_code: That of the first signal.
+        exit_code: Exit code of the first signal.
     """
 
     def __init__(self, exit_code: int) -> None:
@@ -23,7 +23,7 @@ class Interrupted(KeyboardInterrupt):
 
 
 class RunNotFound(HotloopError):
-    """There is no run where one was asked for."""
+    """There is no such run."""
 
 
 class RunUnreadable(HotloopError):
@@ -31,15 +31,21 @@ class RunUnreadable(HotloopError):
 
 
 class ScriptNotFound(HotloopError):
-    """The script or module to record is not there."""
+    """The script or module to record does not exist."""
 
 
 class DependencyMissing(HotloopError):
-    """An optional library that this needs is not installed."""
+    """A required optional library is not installed."""
+
+
+def interrupt_in(error: BaseException | None) -> KeyboardInterrupt | None:
+    """Return the Ctrl-C behind an error, if any. During compiled code it becomes the cause of a SystemError."""
+    cause = error.__cause__ if isinstance(error, SystemError) else error
+    return cause if isinstance(cause, KeyboardInterrupt) else None
 
 
 def exit_code_of(error: BaseException | None) -> int:
-    """Return the exit code of a program that an error ends; 0 for none."""
+    """Return the exit code of a program that ends with this error; 0 for none."""
     if isinstance(error, KeyboardInterrupt):
         return INTERRUPTED
     if isinstance(error, SystemExit):

@@ -12,7 +12,8 @@ import json
 import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Any
+
+from hotloop.json_types import Json
 
 JOINERS = "\u200c\u200d"
 """Not printable by themselves, but harmless, and needed in emoji and Persian text."""
@@ -44,7 +45,7 @@ def markup(text: str) -> str:
     return html.escape(printable(text))
 
 
-def json_text(content: Any, *, compact: bool = False, default: Callable[[Any], Any] | None = None) -> str:
+def json_text(content: Json, *, compact: bool = False, default: Callable[..., Json] | None = None) -> str:
     """Return JSON that every parser accepts and that is safe to print in a terminal.
 
     NaN and infinity become null. Half of a surrogate pair becomes the text of its escape.
@@ -54,12 +55,15 @@ def json_text(content: Any, *, compact: bool = False, default: Callable[[Any], A
         compact: Omit line breaks and spaces; otherwise indent.
         default: Converts objects that JSON cannot represent.
     """
-    shape: dict[str, Any] = {"separators": (",", ":")} if compact else {"indent": 2}
+    indent, separators = (None, (",", ":")) if compact else (2, None)
+    encoder = json.JSONEncoder(
+        ensure_ascii=False, allow_nan=False, default=default, indent=indent, separators=separators
+    )
     try:
-        text = json.dumps(content, ensure_ascii=False, allow_nan=False, default=default, **shape)
+        text = encoder.encode(content)
     except ValueError:
         finite = json.loads(json.dumps(content, default=default), parse_constant=lambda _: None)
-        text = json.dumps(finite, ensure_ascii=False, allow_nan=False, **shape)
+        text = encoder.encode(finite)
     # Outside strings, JSON has only ASCII characters and line breaks.
     return text.translate({ord(char): _json_escape(char) for char in _unprintable(text) if char != "\n"})
 

@@ -1,4 +1,4 @@
-"""Kinds of wrappers that hooks put around functions. The recorder writes them, traces are corrected by them."""
+"""Kinds of wrappers that hooks put around functions. Their overhead is subtracted from traces."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Hook(IntEnum):
-    """Which wrapper a hook's span is in. Each costs a call something else besides the span."""
+    """The wrapper around a hook's span. Each kind has its own overhead besides the span."""
 
     METHOD = 1
     STEP = 2

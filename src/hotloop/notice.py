@@ -1,4 +1,4 @@
-"""One-line messages on stderr, from code that runs inside somebody's training.
+"""One-line messages on stderr, from code that runs inside a user's training.
 
 They are not Python warnings: a script may turn those into errors, and a failing recorder must never stop it.
 """
@@ -15,17 +15,16 @@ _own_stderr: tuple[int, int] | None = None
 
 
 def keep_to_descriptor() -> None:
-    """Write to the present stderr itself, whatever the script does with `sys.stderr`.
+    """Write to the current stderr, even if the script replaces `sys.stderr`.
 
-    A script may replace `sys.stderr` with an object of its own, or close descriptor 2 and open a file that gets its
-    number: into neither are messages written.
+    If the script closes descriptor 2 and opens a file that gets its number, nothing is written to that file.
     """
     global _own_stderr
     _own_stderr = _identity() or (-1, -1)
 
 
 def notice(text: str) -> None:
-    """Print one line that starts with `hotloop:`; do nothing where that fails."""
+    """Print one line that starts with `hotloop:`. Ignore failures."""
     try:
         line = f"hotloop: {printable(text)}\n"
         if _own_stderr is None:
@@ -34,11 +33,11 @@ def notice(text: str) -> None:
         elif _own_stderr == _identity():
             os.write(STDERR, line.encode(errors="backslashreplace"))
     except Exception:
-        pass  # A closed stream, a full disk, or a script that replaced what this needs: nobody can read it.
+        pass  # a closed stream, a full disk, or a script that replaced what this needs
 
 
 def _identity() -> tuple[int, int] | None:
-    """Return what descriptor 2 is open for, by device and inode."""
+    """Return device and inode of the file behind descriptor 2."""
     try:
         found = os.fstat(STDERR)
     except OSError:

@@ -1,4 +1,4 @@
-"""Phase: the one definition of what a training loop can be doing, its groups, and the words that tell it."""
+"""The phases of a training loop, their groups, and the words in span names that identify them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """What a training loop can be doing. Every moment of the main thread has one."""
+    """An activity of a training loop. The main thread is in exactly one at any time."""
 
     ENV = "env"
     RENDER = "render"
@@ -47,9 +47,8 @@ GROUPS: dict[Phase, str] = {
 }
 """The groups of the profiler study: Environment, Rendering, Model, Training, Data, Other."""
 
-
 DEVICE_PHASES = frozenset({Phase.ACT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.TRANSFER})
-"""Phases whose work a GPU may do."""
+"""Phases that may run on a GPU."""
 
 PHASE_WORDS: tuple[tuple[Phase, str], ...] = (
     (Phase.RENDER, "render rendering draw drawing rgb resize resizing"),
@@ -68,10 +67,10 @@ PHASE_WORDS: tuple[tuple[Phase, str], ...] = (
     (Phase.ACT, "act action actions policy select predict"),
     (Phase.ENV, "env environment reset physics emulator"),
 )
-"""Words of a span's name that tell its phase; the first row that has one decides."""
+"""Words in a span's name that identify its phase. The first matching row decides."""
 
 
 def phase_of(name: str) -> Phase | None:
-    """Guess a phase from a span's name: "replay.sample" is sampling. None where no word tells."""
+    """Guess the phase from a span's name: "replay.sample" is sampling. None if no word matches."""
     words = set(re.split(r"[^a-z0-9]+", name.lower()))
     return next((phase for phase, known in PHASE_WORDS if words & set(known.split())), None)

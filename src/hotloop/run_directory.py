@@ -1,4 +1,4 @@
-"""Where a run is written unless the user says otherwise."""
+"""The default directory of a run."""
 
 from __future__ import annotations
 

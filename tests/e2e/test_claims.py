@@ -1,4 +1,4 @@
-"""A script that prints its own timings, recorded and explained: wrong ones are told, right ones are not."""
+"""A script that prints its own timings, recorded and explained: only wrong ones are reported."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def of_rule(findings: list[dict], rule: str) -> list[dict]:
     return [each for each in findings if each["rule"] == rule]
 
 
-def test_wrong_timings_are_told(findings):
+def test_wrong_printed_timings_are_reported(findings):
     (impossible,) = of_rule(findings["wrong"], "impossible_timing")
     assert impossible["title"] == "Timings that the script prints are impossible on this machine: conv1, conv2."
     assert "Critic forward / conv1 is printed as 10 µs: its 63.4 MFLOP" in impossible["evidence"][1]
@@ -95,7 +95,7 @@ def test_wrong_timings_are_told(findings):
     assert "its parts (conv1 10 µs, conv2 5 µs, head 10 µs) sum to 26.5 µs" in parts["evidence"][1]
 
 
-def test_right_timings_are_not(findings):
+def test_correct_printed_timings_are_not_reported(findings):
     assert of_rule(findings["right"], "impossible_timing") == []
     assert of_rule(findings["right"], "parts_do_not_sum") == []
 
@@ -112,11 +112,11 @@ def zoo(monkeypatch) -> ModuleType:
 
 
 @pytest.mark.parametrize("missing", [None, "impossible_timing", "parts_do_not_sum"])
-def test_the_zoo_needs_the_findings_that_must_be_there_besides(zoo, monkeypatch, tmp_path, missing):
+def test_a_zoo_case_fails_without_its_additional_findings(zoo, monkeypatch, tmp_path, missing):
     (case,) = zoo.read_cases(["sac_study_timers"])
     rules = [each for each in ("list_batch", "impossible_timing", "parts_do_not_sum") if each != missing]
     place = {"file": case.file, "line": case.lines[0], "gain": 1.2, "gain_low": 1.1, "gain_high": 1.3}
     slow = [{"rule": rule} | place for rule in rules]
-    said = {"slow.py": {"findings": slow}, "fixed.py": {"findings": []}}
-    monkeypatch.setattr(zoo, "explain", lambda case, script, kept: said[script])
+    reports = {"slow.py": {"findings": slow}, "fixed.py": {"findings": []}}
+    monkeypatch.setattr(zoo, "explain", lambda case, script, kept: reports[script])
     assert zoo.study(case, measuring="none", kept=tmp_path).hit is (missing is None)

@@ -1,4 +1,4 @@
-"""The command line by subprocess: what it prints, its exit codes, and that a wrong call costs one line."""
+"""The command line in subprocesses: output, exit codes, and one-line errors for invalid calls."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def call(*words: object, cwd: Path, expect: int = 0) -> subprocess.CompletedProc
 
 
 def make_run(root: Path, name: str, **changes: object) -> Path:
-    """Write the manifest and one process folder of a run that is a day old for each character of its name."""
+    """Write the manifest and one process folder of a run; it is as many days old as its name has characters."""
     path = root / name
     (path / "123").mkdir(parents=True)
     (path / "123" / "process.json").write_text(json.dumps({"pid": 123, "main": True, "clock_ns": 0}))
@@ -49,7 +49,7 @@ def make_run(root: Path, name: str, **changes: object) -> Path:
     return path
 
 
-def test_alone_it_says_what_it_can_do_and_what_to_type_next(tmp_path):
+def test_without_arguments_it_shows_the_commands_and_a_next_step(tmp_path):
     shown = call(cwd=tmp_path).stdout
     for command in ("run", "explain", "ls", "prune", "doctor"):
         assert f"hotloop {command}" in shown
@@ -75,7 +75,7 @@ def test_every_command_has_help(tmp_path, command):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["fly"], "'fly'"),
         (["--fly"], "'--fly'"),
@@ -94,16 +94,16 @@ def test_every_command_has_help(tmp_path, command):
         (["prune", "--json"], "--yes"),
     ],
 )
-def test_a_wrong_call_costs_one_line_and_exit_code_2(tmp_path, words, told):
+def test_invalid_calls_print_one_line_and_exit_with_2(tmp_path, words, message):
     done = call(*words, cwd=tmp_path, expect=2)
     assert done.stdout == ""
     lines = done.stderr.splitlines()
     assert len(lines) == 1, done.stderr
     assert lines[0].startswith("hotloop: ")
-    assert told in lines[0]
+    assert message in lines[0]
 
 
-def test_a_foreign_or_newer_run_is_refused(tmp_path):
+def test_an_unknown_or_newer_run_format_is_rejected(tmp_path):
     newer = make_run(tmp_path, "newer", format=FORMAT_VERSION + 1)
     foreign = make_run(tmp_path, "foreign")
     (foreign / "run.json").write_text('{"answer": 42}')
@@ -114,7 +114,7 @@ def test_a_foreign_or_newer_run_is_refused(tmp_path):
     assert "cannot be read" in call("explain", broken, cwd=tmp_path, expect=2).stderr
 
 
-def test_a_report_stands_for_its_run(tmp_path):
+def test_a_report_can_be_used_in_place_of_its_run(tmp_path):
     run = make_run(tmp_path / "runs", "a")
     (tmp_path / "report.json").write_text(json.dumps({"run": str(run)}))
     (tmp_path / "gone.json").write_text(json.dumps({"run": "runs/gone"}))
@@ -124,7 +124,7 @@ def test_a_report_stands_for_its_run(tmp_path):
     assert "is not a report of hotloop" in call("explain", "other.json", cwd=tmp_path, expect=2).stderr
 
 
-def test_ls_tells_name_state_and_size(tmp_path):
+def test_ls_shows_name_state_and_size(tmp_path):
     root = tmp_path / "runs"
     make_run(root, "old-one")
     make_run(root, "new", state="running", pid=2**22 + 1)
@@ -134,7 +134,7 @@ def test_ls_tells_name_state_and_size(tmp_path):
     (root / "no-run").mkdir()
     rows = json.loads(call("ls", "--json", cwd=tmp_path).stdout)
     assert isinstance(rows["schema"], int)
-    assert {row["exit_code"] for row in rows["runs"]} == {None}, "as runs of before were written"
+    assert {row["exit_code"] for row in rows["runs"]} == {None}, "the format of older runs"
     states = {row["name"]: row["state"] for row in rows["runs"]}
     assert states == {"new": "killed", "live": "running", "other": "killed", "old-one": "finished"}
     assert [row["name"] for row in rows["runs"]] == ["new", "live", "other", "old-one"], "newest first"
@@ -143,12 +143,12 @@ def test_ls_tells_name_state_and_size(tmp_path):
     assert "old-one" in shown and "killed" in shown and "4 runs" in shown
 
 
-def test_ls_of_nothing_says_what_to_do(tmp_path):
+def test_ls_without_runs_suggests_what_to_do(tmp_path):
     assert "hotloop run" in call("ls", cwd=tmp_path).stdout
     assert json.loads(call("ls", "--json", cwd=tmp_path).stdout)["runs"] == []
 
 
-def test_prune_clears_old_runs_and_nothing_else(tmp_path):
+def test_prune_deletes_only_old_runs(tmp_path):
     root = tmp_path / "runs"
     kept, old, mine = make_run(root, "a"), make_run(root, "bbb"), make_run(root, "dddd")
     going = make_run(root, "eeeee", state="running", pid=os.getpid())
@@ -181,7 +181,7 @@ def test_prune_keeps_the_newest(tmp_path):
     assert "Nothing to clear" in call("prune", "--yes", cwd=tmp_path).stdout
 
 
-def test_prune_clears_all_that_a_recording_wrote(tmp_path):
+def test_prune_deletes_everything_a_recording_wrote(tmp_path):
     (tmp_path / "train.py").write_text(
         "import time\n"
         "from hotloop import count, span\n"
@@ -199,7 +199,7 @@ def test_prune_clears_all_that_a_recording_wrote(tmp_path):
     assert "did not write" not in done.stderr
 
 
-def test_prune_keeps_agents_and_says_so(tmp_path):
+def test_prune_keeps_agents_and_reports_it(tmp_path):
     trained = make_run(tmp_path / "runs", "snake")
     (trained / "checkpoints").mkdir()
     (trained / "checkpoints" / "learner").write_bytes(bytes(5000))
@@ -211,16 +211,16 @@ def test_prune_keeps_agents_and_says_so(tmp_path):
     assert json.loads(done.stdout)["size_bytes"] == before - 5000 - len("seed = 1\n")
 
 
-def test_what_may_not_be_read_or_written_is_one_line(monkeypatch, capsys):
+def test_permission_errors_are_reported_in_one_line(monkeypatch, capsys):
     def refuse(words, owns_process):
         raise PermissionError(13, "Permission denied", "/somebody/else")
 
     monkeypatch.setattr(cli, "_dispatch", refuse)
     assert cli.main(["ls"]) == 2
-    assert capsys.readouterr().err == "hotloop: /somebody/else: Permission denied: check the path and its rights\n"
+    assert capsys.readouterr().err == "hotloop: /somebody/else: Permission denied: check the path and its permissions\n"
 
 
-def test_doctor_answers_in_both_forms(tmp_path):
+def test_doctor_prints_text_and_json(tmp_path):
     answer = json.loads(call("doctor", "--json", cwd=tmp_path).stdout)
     assert isinstance(answer["schema"], int)
     assert all(check["verdict"] in ("ok", "note", "problem") for check in answer["checks"])
@@ -231,7 +231,7 @@ def test_doctor_answers_in_both_forms(tmp_path):
         assert check["name"] in shown
 
 
-def test_a_reader_that_goes_away_is_no_reason_to_complain(tmp_path):
+def test_a_closed_pipe_is_not_an_error(tmp_path):
     for i in range(30):
         make_run(tmp_path / "runs", f"run-{i}")
     reading, writing = os.pipe()

@@ -43,18 +43,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("words", [("evaluate", "--episodes", "64"), ("play", "--json")])
-def test_ctrl_c_is_one_line(words: tuple[str, ...], trained: Path) -> None:
+def test_ctrl_c_prints_one_line(words: tuple[str, ...], trained: Path) -> None:
     command = [sys.executable, "-c", FOREVER, words[0], str(trained), *words[1:]]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     first = process.stdout.readline()
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate()
-    assert first == "played\n", said
-    assert (process.returncode, said) == (130, "hotloop: interrupted\n")
+    _, stderr = process.communicate()
+    assert first == "played\n", stderr
+    assert (process.returncode, stderr) == (130, "hotloop: interrupted\n")
 
 
-def test_ctrl_c_in_compiled_code_is_ctrl_c(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_in_compiled_code_is_handled_as_ctrl_c(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def ends(error: BaseException) -> None:
         def run(arguments: object) -> int:
             raise SystemError("returned a result with an exception set") from error

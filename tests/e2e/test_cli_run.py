@@ -1,4 +1,4 @@
-"""A small script, recorded and explained by subprocess, as a user would: no torch in it, so it is quick."""
+"""A small script without torch, recorded and explained in subprocesses, as a user would."""
 
 from __future__ import annotations
 
@@ -48,12 +48,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("runs")
     (place / "train.py").write_text(SCRIPT)
     done = call("run", "--out", "runs/first", "train.py", 600, 7, "--out", "x", "-m", cwd=place, expect=7)
-    assert "arguments: ['600', '7', '--out', 'x', '-m']" in done.stdout, "what follows the script is the script's"
+    assert "arguments: ['600', '7', '--out', 'x', '-m']" in done.stdout, (
+        "arguments after the script belong to the script"
+    )
     assert "hotloop explain runs/first" in done.stderr
     return place
 
 
-def test_json_of_a_real_run_adds_up(place):
+def test_times_in_the_json_of_a_real_run_add_up(place):
     content = json.loads(call("explain", "--json", cwd=place).stdout)
     assert content["run"].endswith("first")
     assert (content["state"], content["exit_code"]) == ("failed", 7)
@@ -67,7 +69,7 @@ def test_json_of_a_real_run_adds_up(place):
     assert content["rates"]["env_steps_per_s"] > 0
 
 
-def test_terminal_and_files_say_the_same(place, tmp_path):
+def test_terminal_and_file_reports_agree(place, tmp_path):
     files = tmp_path / "o.txt", tmp_path / "c.png", tmp_path / "d.json"
     done = call("explain", "first", "--output", files[0], "--charts", files[1], "--detailed", files[2], cwd=place)
     assert done.stdout == files[0].read_text(encoding="utf-8")
@@ -77,7 +79,7 @@ def test_terminal_and_files_say_the_same(place, tmp_path):
     assert done.stderr.count("wrote") == 3
 
 
-def test_a_file_that_cannot_be_written_is_one_line(place):
+def test_an_unwritable_output_file_is_reported_in_one_line(place):
     done = call("explain", "--json", "--charts", "nowhere/c.png", cwd=place, expect=2)
     assert "cannot write nowhere/c.png: make the folder nowhere first" in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -87,14 +89,14 @@ def test_a_file_that_cannot_be_written_is_one_line(place):
     assert "must be a share above 0 and up to 100%, such as 1%, not '200%'" in done.stderr
 
 
-def test_ls_shows_the_rate_of_the_run(place):
+def test_ls_shows_the_step_rate_of_the_run(place):
     row = json.loads(call("ls", "--json", cwd=place).stdout)["runs"][0]
     assert row["name"] == "first"
     assert (row["state"], row["exit_code"]) == ("failed", 7)
     assert row["env_steps_per_s"] > 0
 
 
-def test_ls_tells_how_each_script_ended(place, tmp_path):
+def test_ls_shows_how_each_script_ended(place, tmp_path):
     endings = {
         "well": ("pass", 0), "left": ("raise SystemExit(0)", 0), "raised": ("1 / 0", 1),
         "refused": ("raise SystemExit('no data')", 1), "code": ("raise SystemExit(3)", 3),
@@ -114,14 +116,14 @@ def test_ls_tells_how_each_script_ended(place, tmp_path):
     assert "finished" in shown["runs/well"] and "exit" not in shown["runs/well"]
 
 
-def test_a_script_that_records_itself_knows_how_it_ended(tmp_path):
+def test_a_script_that_records_itself_saves_how_it_ended(tmp_path):
     for name, ending, state in (("raised", "1 / 0", "failed"), ("well", "", "finished")):
         code = f"import hotloop\nhotloop.record('runs/{name}')\n{ending}"
         subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True)
         assert json.loads((tmp_path / "runs" / name / "run.json").read_text())["state"] == state
 
 
-def test_a_module_is_recorded_with_summaries_meanwhile(place):
+def test_a_module_is_recorded_and_prints_summaries_while_running(place):
     done = call("run", "--out", "runs/module", "--summary-every", "1", "-m", "train", 800, 0, cwd=place)
     assert "arguments: ['800', '0']" in done.stdout
     assert "env steps/s" in done.stderr
@@ -129,7 +131,7 @@ def test_a_module_is_recorded_with_summaries_meanwhile(place):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["absent.py"], "absent.py"),
         (["-m", "absent.module"], "absent.module"),
@@ -137,13 +139,13 @@ def test_a_module_is_recorded_with_summaries_meanwhile(place):
         (["."], "directory"),
     ],
 )
-def test_what_cannot_be_recorded_is_one_line(place, words, told):
+def test_scripts_that_cannot_be_recorded_are_reported_in_one_line(place, words, message):
     done = call("run", *words, cwd=place, expect=2)
     assert len(done.stderr.splitlines()) == 1, done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
 
 
-def test_a_run_that_is_going_and_one_that_was_killed_can_be_explained(place):
+def test_running_and_killed_runs_can_be_explained(place):
     process = subprocess.Popen([*HOTLOOP, "run", "--out", "runs/long", "train.py", "20000", "0"], cwd=place)
     try:
         content = wait_for(place)
@@ -159,7 +161,7 @@ def test_a_run_that_is_going_and_one_that_was_killed_can_be_explained(place):
 
 
 def wait_for(place: Path) -> dict:
-    """Return the report of the long run as soon as it has counted a step."""
+    """Wait until the long run has counted a step; return its report."""
     for _ in range(60):
         done = subprocess.run(
             [*HOTLOOP, "explain", "runs/long", "--json"],
@@ -174,13 +176,13 @@ def wait_for(place: Path) -> dict:
     raise AssertionError(done.stderr)
 
 
-def test_a_script_whose_name_begins_with_a_dash_follows_two_dashes(tmp_path):
+def test_a_script_name_with_a_leading_dash_follows_two_dashes(tmp_path):
     (tmp_path / "-x.py").write_text("import sys; print(sys.argv)")
     done = call("run", "--out", "run", "--", "-x.py", "--flag", cwd=tmp_path)
     assert done.stdout == "['-x.py', '--flag']\n"
 
 
-def test_a_script_may_come_through_a_pipe(tmp_path):
+def test_a_script_can_be_read_from_a_pipe(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     words = [*HOTLOOP, "run", "--out", "run", "pipe"]
     with subprocess.Popen(words, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -190,7 +192,7 @@ def test_a_script_may_come_through_a_pipe(tmp_path):
 
 
 @pytest.mark.parametrize("out", ["", "a\0b"])
-def test_a_run_directory_without_a_usable_name_is_one_line(out, tmp_path, monkeypatch, capsys):
+def test_an_unusable_run_directory_name_is_reported_in_one_line(out, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "train.py").touch()
     assert main(["run", "--out", out, "train.py"]) == 2

@@ -77,7 +77,7 @@ def running(pid: int) -> bool:
         return False
 
 
-def test_workers_killed_again_and_again() -> None:
+def test_repeatedly_killed_workers_are_restarted() -> None:
     replay = light_replay(400, prioritised=Prioritised())
     rng, chance = np.random.default_rng(0), np.random.default_rng(1)
     options = WorkerOptions(count=2, ahead=64, restarts=KILLS)
@@ -106,7 +106,7 @@ def test_workers_killed_again_and_again() -> None:
 
 
 @pytest.mark.parametrize("how", ["kill", "starting", "exit"])
-def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
+def test_workers_end_when_the_learner_ends(how: str) -> None:
     learner = subprocess.Popen(
         [sys.executable, "-c", LEARNER, str(ROOT), how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -132,11 +132,11 @@ def test_a_learner_that_ends_leaves_no_worker(how: str) -> None:
 
 
 def holds(pid: int, memory: set[int]) -> bool:
-    """Return whether a process has any of this shared memory."""
+    """Return whether a process has any of this shared memory open."""
     try:
         return bool(shared_memory(pid) & memory)
     except OSError:
-        return False  # it ended in the meantime
+        return False  # it has ended
 
 
 def test_processes_started_by_a_worker_end_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -152,7 +152,7 @@ def test_processes_started_by_a_worker_end_with_it(tmp_path: Path, monkeypatch: 
     assert not running(sleeper)
 
 
-def test_workers_record_themselves_into_the_run_of_their_parent(tmp_path: Path) -> None:
+def test_workers_record_into_the_run_of_their_parent(tmp_path: Path) -> None:
     workers = Workers(light_job(), light_replay(2000, lanes=1), light_weights(), WorkerOptions(count=1, ahead=0))
     with hotloop.record(tmp_path / "run"), workers:
         workers.collect(500)
@@ -176,7 +176,7 @@ def test_an_unmodified_script_is_recorded_with_its_workers(tmp_path: Path) -> No
     assert summary.counts(trace).env_steps == sum(steps) == int(done.stdout.splitlines()[0])
 
 
-def test_an_emulator_plays_in_a_worker() -> None:
+def test_an_emulator_runs_in_a_worker() -> None:
     pytest.importorskip("stable_retro", reason="stable-retro is not installed: pip install 'hotloop[nes]'")
     job = Job(
         Recipe("hotloop.training.envs.nes:MarioEnv"),

@@ -1,4 +1,4 @@
-"""Every source of a run's counts says the same: result, progress, curves, summaries, report and exports."""
+"""All sources of a run's counts agree: result, progress, curves, summaries, report and exports."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Found = dict[str, dict[str, int]]
 
 
 def presets() -> list[Any]:
-    """All presets of all pipelines; those but the first of each take long together."""
+    """All presets of all pipelines; all but the first of each pipeline are slow tests."""
     found = []
     for name in PIPELINES:
         needed = NEEDS.get(name, "numpy")
@@ -75,18 +75,18 @@ def number(text: str) -> int:
 
 
 def from_ending(text: str) -> dict[str, int]:
-    """Read the last `N steps (N frames), N updates, N episodes` of what `train` prints."""
+    """Read the last `N steps (N frames), N updates, N episodes` printed by `train`."""
     found = re.findall(r"([\d,]+) steps(?: \(([\d,]+) frames\))?, ([\d,]+) updates, ([\d,]+) episodes", text)
     steps, frames, *others = found[-1]
     return dict(zip(COUNTERS, map(number, (steps, frames or steps, *others)), strict=True))
 
 
 def from_labels(lines: list[str], labels: dict[str, str]) -> dict[str, int]:
-    """Read `N in all` behind each label; frames that are not shown are the steps, and nothing shown is 0."""
+    """Read `N in all` after each label. Frames default to the steps; other missing labels mean 0."""
     found = {}
     for counter, label in labels.items():
-        told = next((line for line in lines if label in line), None)
-        found[counter] = number(IN_ALL.findall(told)[0]) if told else 0
+        shown = next((line for line in lines if label in line), None)
+        found[counter] = number(IN_ALL.findall(shown)[0]) if shown else 0
     return found | {"frames": found.get("frames") or found["env_steps"]}
 
 
@@ -101,7 +101,7 @@ def from_curves(folder: Path, prefix: str) -> dict[str, int]:
 
 
 def from_export(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
-    """Return what the tables of places and of windows sum to, of the main process."""
+    """Return the sums of the counts and windows tables of the main process."""
     with (folder / "counts.csv").open() as file:
         rows = list(csv.DictReader(file))
     with (folder / "windows.csv").open() as file:
@@ -116,26 +116,26 @@ def from_export(folder: Path) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def from_files(run: Path, stdout: str, stderr: str) -> Found:
-    """Return the totals that the training itself has written and printed."""
+    """Return the totals that the training wrote and printed."""
     with (run / "progress.csv").open() as file:
         last = list(csv.DictReader(file))[-1]
-    told = json.loads((run / "result.json").read_text())
-    if told["episodes"]:
-        assert told["steps_per_episode"] == told["env_steps"] / told["episodes"]
-        assert float(last["steps_per_episode"]) == pytest.approx(told["steps_per_episode"], rel=1e-5)
+    result = json.loads((run / "result.json").read_text())
+    if result["episodes"]:
+        assert result["steps_per_episode"] == result["env_steps"] / result["episodes"]
+        assert float(last["steps_per_episode"]) == pytest.approx(result["steps_per_episode"], rel=1e-5)
     summary = [line for line in stderr.splitlines() if "env steps/s" in line][-1].split("), ")
     labels = {"env_steps": "env steps/s", "updates": "updates/s", "episodes": "episodes/s"}
     return {
-        "result.json": {name: told[name] for name in COUNTERS},
+        "result.json": {name: result[name] for name in COUNTERS},
         "train": from_ending(stdout),
         "progress.csv": {name: int(last[name]) for name in COUNTERS},
         "tensorboard": from_curves(run / "tensorboard", ""),
-        "profile summary": from_labels(summary, labels) | {"frames": told["frames"]},
+        "profile summary": from_labels(summary, labels) | {"frames": result["frames"]},
     }
 
 
 def from_recording(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Found, Found]:
-    """Return what `explain` and `export` say: totals, and this run's own part."""
+    """Return the totals and this run's own counts from `explain` and `export`."""
     assert main(["explain", str(run), "--json"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert main(["explain", str(run)]) == 0
@@ -162,12 +162,12 @@ def from_recording(run: Path, capsys: pytest.CaptureFixture[str]) -> tuple[Found
     return ({k: {n: v[n] for n in COUNTERS} for k, v in each.items()} for each in (totals, own))  # type: ignore[return-value]
 
 
-def assert_agree(run: Path, said: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
-    """Check that all sources have the same totals, and the same part of this run; return the result."""
+def assert_agree(run: Path, printed: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    """Check that all sources agree on the totals and on this run's own counts; return the result."""
     result = json.loads((run / "result.json").read_text())
     totals, own = from_recording(run, capsys)
     wanted = {name: result[name] for name in COUNTERS}
-    assert {source: counts for source, counts in (from_files(run, *said) | totals).items() if counts != wanted} == {}
+    assert {source: counts for source, counts in (from_files(run, *printed) | totals).items() if counts != wanted} == {}
     wanted = {name: result["counts"][name] for name in COUNTERS}
     assert {source: counts for source, counts in own.items() if counts != wanted} == {}
     return result
@@ -176,33 +176,35 @@ def assert_agree(run: Path, said: tuple[str, str], capsys: pytest.CaptureFixture
 def train(words: list[str], capsys: pytest.CaptureFixture[str], code: int = 0) -> tuple[str, str]:
     capsys.readouterr()
     assert main(words) == code
-    said = capsys.readouterr()
-    return said.out, said.err
+    printed = capsys.readouterr()
+    return printed.out, printed.err
 
 
 @pytest.mark.parametrize(("name", "preset"), presets())
-def test_all_sources_agree(name: str, preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_sources_report_the_same_counts(
+    name: str, preset: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
-    said = train([*flags(name, preset, run), "--steps", str(STEPS[name])], capsys)
-    result = assert_agree(run, said, capsys)
+    printed = train([*flags(name, preset, run), "--steps", str(STEPS[name])], capsys)
+    result = assert_agree(run, printed, capsys)
     assert result["updates"] > 0 and result["env_steps"] >= STEPS[name]
     assert result["counts"] == {key: result[key] for key in (*COUNTERS, "steps_per_episode")}
 
 
 @pytest.mark.parametrize("name", ["dqn-snake", "ppo-ricochet"])
-def test_a_resumed_run_has_totals_and_its_own_part(
+def test_a_resumed_run_reports_totals_and_its_own_counts(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train([*flags(name, "fast", tmp_path / "first"), "--steps", str(STEPS[name])], capsys)
     first = json.loads((tmp_path / "first" / "result.json").read_text())
     words = ["--resume", str(tmp_path / "first"), "--out", str(tmp_path / "more"), "--eval-episodes", "0"]
     steps = ["--steps", str(2 * STEPS[name]), "--profile-summary-every", "1000000"]
-    said = train(["train", name, *words, *steps], capsys)
-    result = assert_agree(tmp_path / "more", said, capsys)
+    printed = train(["train", name, *words, *steps], capsys)
+    result = assert_agree(tmp_path / "more", printed, capsys)
     assert {key: result["counts"][key] + first[key] for key in COUNTERS} == {key: result[key] for key in COUNTERS}
 
 
-def test_iterations_of_a_closer_look_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_iterations_of_deep_samples_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     looks = ["--functions", "3", "--ops", "2", "--warmup", "20", "--steps", "700"]
     train([*flags("dqn-snake", "fast", run), *looks], capsys)
@@ -215,7 +217,9 @@ def test_iterations_of_a_closer_look_are_counted(tmp_path: Path, capsys: pytest.
     assert from_export(run / "as-csv")[0] == {name: wanted[name] for name in COUNTERS}
 
 
-def test_an_interrupted_run_agrees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interrupted_run_reports_the_same_counts_everywhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = tmp_path / "run"
     words = [sys.executable, "-m", "hotloop", *flags("ppo-snake", "fast", run), "--seconds", "60"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
@@ -227,7 +231,7 @@ def test_an_interrupted_run_agrees(tmp_path: Path, capsys: pytest.CaptureFixture
     assert assert_agree(run, (out, before + after), capsys)["stopped_by"] == "SIGINT"
 
 
-def test_json_is_the_result_that_is_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_printed_json_equals_the_saved_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     out, _ = train([*flags("ppo-snake", "fast", run), "--steps", "500", "--json"], capsys)
     assert json.loads(out) == json.loads((run / "result.json").read_text())

@@ -1,4 +1,4 @@
-"""The examples run as their first lines say, and print what they promise."""
+"""The examples run with the commands in their docstrings and print the expected output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ needs_sb3 = pytest.mark.skipif(
 
 
 def call(*words: object, cwd: Path) -> subprocess.CompletedProcess[str]:
-    # One thread: on a busy machine the small networks of the examples would wait for the second.
+    # One thread: with more, small networks on a busy machine wait for the second one.
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     done = subprocess.run(list(map(str, words)), cwd=cwd, capture_output=True, text=True, env=env)
     assert done.returncode == 0, f"{words} exited {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 
 
-def test_no_example_is_forgotten_here():
+def test_every_example_is_tested_here():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == {
         "own_loop",
         "read_trace",
@@ -35,7 +35,7 @@ def test_no_example_is_forgotten_here():
     }
 
 
-def test_your_own_loop(tmp_path):
+def test_own_loop_example(tmp_path):
     shown = call(sys.executable, EXAMPLES / "own_loop.py", cwd=tmp_path).stdout
     for name in ("env.step", "policy.act", "replay.push", "replay.sample"):
         assert name in shown
@@ -53,7 +53,7 @@ def test_an_unmodified_sb3_script_and_its_trace_read_with_pandas(tmp_path):
 
 
 @needs_sb3
-def test_the_callback(tmp_path):
+def test_sb3_callback_example(tmp_path):
     done = call(sys.executable, EXAMPLES / "sb3_callback.py", cwd=tmp_path)
     for word in ("env_steps_per_s", "phase_env_share", "phase_backward_share", "overhead_share", "<Trace "):
         assert word in done.stdout

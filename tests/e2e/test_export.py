@@ -1,7 +1,7 @@
-"""`hotloop export` by subprocess on a real run of two processes, each file opened by its own tool's reader.
+"""`hotloop export` on a real run of two processes; each file is opened by the reader of its tool.
 
 Readers: speedscope's schema and the trace-event format by strict checkers (tests/formats.py; Perfetto's own trace
-processor is used where the `perfetto` package can get it), TensorBoard's EventAccumulator, pyarrow and pandas.
+processor is used if the `perfetto` package can download it), TensorBoard's EventAccumulator, pyarrow and pandas.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def explained(place):
     return json.loads(call("explain", "--json", cwd=place).stdout)
 
 
-def test_the_timeline_has_all_threads_calls_windows_and_counters(place, explained):
+def test_the_timeline_contains_all_threads_calls_windows_and_counters(place, explained):
     done = call("export", "--to", "perfetto", cwd=place)
     assert done.stdout.startswith("wrote first.perfetto.json (") and "ui.perfetto.dev" in done.stdout
     events = check_trace_events(place / "first.perfetto.json")
@@ -74,15 +74,15 @@ def test_the_timeline_has_all_threads_calls_windows_and_counters(place, explaine
     assert len({e["pid"] for e in events["M"]}) == 2, "both processes"
     assert {"env.step", "update", "replay.sample", "worker.step"} <= {e["name"] for e in events["X"]}
     assert {"env_steps/s", "updates/s", "memory (MB)"} <= {e["name"] for e in events["C"]}
-    # The same time in the windows' slices as in the table.
+    # The windows' slices sum to the times in the table.
     windows = {e["tid"] for e in events["M"] if e.get("args") == {"name": "MainThread, by window"}}
     drawn = sum(e["args"]["self_ms"] for e in events["X"] if e["tid"] in windows and e["name"] == "env.step") / 1e3
     table = next(row for row in explained["spans"] if row["name"] == "env.step")
     assert drawn == pytest.approx(table["self_s"], rel=0.02)
 
 
-def test_perfetto_itself_opens_the_timeline(place):
-    """Where its trace processor can be had: it is a program that the package downloads."""
+def test_perfetto_opens_the_timeline(place):
+    """Only if the trace processor is available: the package downloads it."""
     if importlib.util.find_spec("perfetto") is None:
         warnings.warn("perfetto is not installed: the timeline was held to the format's rules only", stacklevel=1)
         pytest.skip("perfetto is not installed: pip install perfetto")
@@ -91,7 +91,7 @@ def test_perfetto_itself_opens_the_timeline(place):
     call("export", "--to", "perfetto", "--output", "p.json", cwd=place)
     try:
         processor = TraceProcessor(trace=str(place / "p.json"))
-    except Exception as error:  # whatever its downloader raises without a network
+    except Exception as error:  # the downloader may raise anything without a network
         warnings.warn(f"Perfetto's trace processor cannot be had: {error}", stacklevel=1)
         pytest.skip("Perfetto's trace processor cannot be had here")
     slices = next(iter(processor.query("select count(*) as n from slice"))).n
@@ -101,22 +101,22 @@ def test_perfetto_itself_opens_the_timeline(place):
     assert not lost
 
 
-def test_flame_graphs_of_all_threads(place, explained):
+def test_there_is_a_flame_graph_for_every_thread(place, explained):
     call("export", "first", "--to", "speedscope", "--output", "s.json", cwd=place)
     content = check_speedscope(place / "s.json")
     assert content["exporter"].startswith("hotloop@")
     names = [each["name"] for each in content["profiles"]]
     assert names[0] == "MainThread" and "helper" in names and len(names) >= 3
-    # The loop's time, as far as stacks were seen in it.
+    # The time of the loop that stack samples cover.
     assert 0.5 * explained["wall_s"] < content["profiles"][0]["endValue"] / 1e9 < 1.01 * explained["wall_s"]
     assert any(frame.get("file", "").endswith("train.py") for frame in content["shared"]["frames"])
 
 
 def test_tables_are_read_by_pyarrow_and_pandas(place, explained):
     done = call("export", "--to", "csv", "--json", cwd=place)
-    told = json.loads(done.stdout)
-    folder = place / told["path"]
-    assert told == {
+    exported = json.loads(done.stdout)
+    folder = place / exported["path"]
+    assert exported == {
         "schema": 1,
         "to": "csv",
         "path": "first-csv",
@@ -155,7 +155,7 @@ def test_tensorboard_reads_the_curves(place, explained):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["export"], "--to"),
         (["export", "--to", "pdf"], "'pdf'"),
@@ -166,15 +166,15 @@ def test_tensorboard_reads_the_curves(place, explained):
         (["export", "--to", "speedscope", "--output", "train.py"], "--force"),
     ],
 )
-def test_a_wrong_call_is_one_line(place, words, told):
+def test_invalid_calls_are_reported_in_one_line(place, words, message):
     before = (place / "train.py").read_text()
     done = call(*words, cwd=place, expect=2)
     assert done.stderr.startswith("hotloop: ") and len(done.stderr.splitlines()) == 1
-    assert told in done.stderr
+    assert message in done.stderr
     assert (place / "train.py").read_text() == before
 
 
-def test_the_folder_one_is_in_is_a_run_and_a_place_as_any_other(place, tmp_path):
+def test_the_current_directory_can_be_input_and_output(place, tmp_path):
     run = place / "runs" / "first"
     assert call("export", ".", "--to", "speedscope", cwd=run).stdout.startswith("wrote first.speedscope.json (")
     (run / "first.speedscope.json").unlink()
@@ -182,7 +182,7 @@ def test_the_folder_one_is_in_is_a_run_and_a_place_as_any_other(place, tmp_path)
     assert (tmp_path / "spans.csv").is_file()
 
 
-def test_without_tensorboard_one_line_says_so(place, tmp_path):
+def test_missing_tensorboard_is_reported_in_one_line(place, tmp_path):
     (tmp_path / "tensorboard.py").write_text("raise ImportError('no tensorboard')")
     done = subprocess.run(
         [*HOTLOOP, "export", "--to", "tensorboard", "--output", "none"],
@@ -196,7 +196,7 @@ def test_without_tensorboard_one_line_says_so(place, tmp_path):
     assert not (place / "none").exists()
 
 
-def test_help_names_every_format(place):
+def test_help_lists_every_format(place):
     shown = call("export", "--help", cwd=place).stdout
     for name in ("perfetto", "chrome", "speedscope", "csv", "tensorboard"):
         assert name in shown

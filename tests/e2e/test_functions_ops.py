@@ -1,4 +1,4 @@
-"""`--functions`, `--ops` and `--modules` on a small torch script: what they say, and what they leave alone."""
+"""`--functions`, `--ops` and `--modules` on a small torch script: exact counts, and no effect on the training."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ def test_functions_are_counted_exactly_and_change_nothing(place, plain):
         ("act", "learn", "shaped", "CartPoleEnv.step"), 50
     )
     assert rows["QNetwork.forward"]["calls"] == 150
-    assert rows["TensorBase.item"]["calls"] == 50 * 5, "four in Adam, whose step is a tensor"
+    assert rows["TensorBase.item"]["calls"] == 50 * 5, "four of them in Adam, whose step counter is a tensor"
     assert (rows["train"]["calls"], rows["train"]["kind"], rows["train"]["optimisable"]) == (0, "own", "yes")
     assert rows["CartPoleEnv.step"]["kind"] == "library"
     assert rows["torch.as_tensor"]["kind"] == "native"
     assert rows["learn"]["file"].endswith("train.py")
     assert sum(row["share"] for row in content["functions"]) == pytest.approx(1.0)
-    # The iterations that were looked at are counted, and are in no table of times.
+    # Deep-sampled iterations are counted, but excluded from the tables of times.
     assert (content["counts"]["env_steps"], content["counts"]["updates"]) == (STEPS, UPDATES)
     assert sum(row["self_s"] for row in content["phases"]) <= content["wall_s"] * 1.001
     shown = hotloop(place, "explain", "functions", "--detailed", "d.json").stdout
@@ -129,7 +129,7 @@ def test_functions_are_counted_exactly_and_change_nothing(place, plain):
     assert {row["calls"] for row in tree if row["name"] == "learn"} == {50}
 
 
-def test_without_the_c_tracer_the_same_is_counted(place, plain, monkeypatch):
+def test_the_python_tracer_counts_the_same_calls(place, plain, monkeypatch):
     monkeypatch.setenv("HOTLOOP_PURE", "1")
     done = hotloop(place, "run", "--functions", 20, "--out", "pure", "train.py", STEPS)
     assert weights(done.stdout) == plain
@@ -144,7 +144,7 @@ def test_operators_are_counted_exactly_and_change_nothing(place, plain):
     content = explained(place, "ops")
     assert content["looks"]["operators"]["state"] == "done"
     rows = {row["name"]: row for row in content["operators"]}
-    assert rows["aten::linear"]["calls"] == 30 * 6, "two layers, three calls of the network"
+    assert rows["aten::linear"]["calls"] == 30 * 6, "two layers, three network calls"
     assert rows["aten::addmm"]["calls"] == 30 * 6
     assert rows["aten::argmax"]["calls"] == 30
     assert rows["MseLossBackward0"]["calls"] == 30
@@ -171,12 +171,12 @@ def test_layers_are_timed_forward_and_backward_and_change_nothing(place, plain):
         assert row["forward_s"] > 0
         assert row["backward_s"] > 0
     below = sum(rows[name]["backward_s"] for name in ("QNetwork.body", "QNetwork.head"))
-    assert rows["QNetwork"]["backward_s"] >= below - 1e-9, "no less than its parts, but for the rounding of their sum"
+    assert rows["QNetwork"]["backward_s"] >= below - 1e-9, "at least the sum of its parts, up to rounding"
     assert rows["QNetwork"]["share"] == pytest.approx(1.0)
-    assert content["counts"]["updates"] == UPDATES, "layers are timed in passing"
+    assert content["counts"]["updates"] == UPDATES, "layer timing does not exclude iterations"
 
 
-def test_all_at_once_change_nothing(place, plain):
+def test_all_deep_samples_together_change_nothing(place, plain):
     words = ("--functions", 40, "--ops", 40, "--modules", 2, "--modules-every", 1)
     done = hotloop(place, "run", *words, "--out", "all", "train.py", STEPS)
     assert weights(done.stdout) == plain
@@ -187,7 +187,7 @@ def test_all_at_once_change_nothing(place, plain):
     assert content["counts"]["env_steps"] == STEPS
 
 
-def test_a_run_that_is_killed_later_has_what_was_seen(place):
+def test_deep_samples_survive_a_kill(place):
     words = [*HOTLOOP, "run", "--functions", "20", "--modules", "2", "--out", "killed", "train.py", "1000000"]
     running = subprocess.Popen(words, cwd=place, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -207,11 +207,11 @@ def test_a_run_that_is_killed_later_has_what_was_seen(place):
     assert content["layers"]
 
 
-def test_a_script_that_ends_too_soon_is_told_so(place):
+def test_a_script_that_ends_during_warmup_is_reported(place):
     done = hotloop(place, "run", "--functions", 50, "--ops", 5, "--out", "short", "train.py", 60)
-    said = [line for line in done.stderr.splitlines() if "saw nothing" in line]
-    assert len(said) == 2
-    assert "after 60 of the 100 iterations of warm-up" in said[0]
+    lines = [line for line in done.stderr.splitlines() if "saw nothing" in line]
+    assert len(lines) == 2
+    assert "after 60 of the 100 iterations of warm-up" in lines[0]
     assert "Nothing was recorded: the run ended after 60" in hotloop(place, "explain", "short").stdout
 
 
@@ -219,13 +219,13 @@ def test_a_script_that_ends_too_soon_is_told_so(place):
     "words", [("--functions", 0), ("--ops", "many"), ("--modules-every", 0), ("--warmup", -1),
               ("--modules", 0, "--modules-every", 2)],
 )  # fmt: skip
-def test_wrong_values_are_one_line(place, words):
+def test_invalid_values_are_reported_in_one_line(place, words):
     done = hotloop(place, "run", *words, "train.py", expect=2)
     assert len(done.stderr.splitlines()) == 1
     assert done.stderr.startswith("hotloop: ")
 
 
-def test_train_looks_at_its_own_pipeline(place):
+def test_train_can_sample_functions_of_its_pipeline(place):
     pytest.importorskip("numba")
     words = ("--steps", 200_000, "--eval-episodes", 0, "--functions", 10, "--quiet", "--out", "snake")
     hotloop(place, "train", "dqn-snake", *words)

@@ -1,4 +1,4 @@
-"""Recording as it happens to users: killed, out of space, with children, with secrets. By subprocess, no torch."""
+"""Recording under real conditions, in subprocesses without torch: kills, full disks, child processes, secrets."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def assert_adds_up(trace: Trace) -> None:
 
 
 @pytest.mark.parametrize(
-    ("ending", "code", "told"),
+    ("ending", "code", "message"),
     [
         ("pass", 0, ""),
         ("sys.exit(3)", 3, ""),
@@ -80,11 +80,11 @@ def assert_adds_up(trace: Trace) -> None:
         ("raise ValueError('broken here')", 1, "ValueError: broken here"),
     ],
 )
-def test_the_run_is_complete_however_the_script_ends(tmp_path, ending, code, told):
+def test_the_run_is_complete_however_the_script_ends(tmp_path, ending, code, message):
     script(tmp_path, f"loop(30)\nprint('output')\n{ending}\n")
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=code)
     assert "output" in done.stdout
-    assert told in done.stderr
+    assert message in done.stderr
     if "raise" in ending:
         assert 'train.py", line' in done.stderr
         assert "hotloop/profiling" not in done.stderr, "only the script's own frames are shown"
@@ -95,14 +95,14 @@ def test_the_run_is_complete_however_the_script_ends(tmp_path, ending, code, tol
     assert_adds_up(trace)
 
 
-def test_a_missing_script_is_one_line_and_leaves_nothing(tmp_path):
+def test_a_missing_script_prints_one_line_and_creates_no_run(tmp_path):
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=2)
     assert "no script" in done.stderr
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_an_empty_script_is_no_crash(tmp_path):
+def test_an_empty_script_does_not_crash(tmp_path):
     (tmp_path / "train.py").write_text("")
     hotloop_run("--out", "out", "train.py", cwd=tmp_path)
     try:
@@ -111,7 +111,7 @@ def test_an_empty_script_is_no_crash(tmp_path):
         assert "out" in str(error)
 
 
-def test_the_scripts_own_exit_code_and_handlers_stay_its_own(tmp_path):
+def test_exit_code_and_handlers_of_the_script_are_kept(tmp_path):
     script(
         tmp_path,
         """
@@ -128,7 +128,7 @@ def test_the_scripts_own_exit_code_and_handlers_stay_its_own(tmp_path):
     assert load(tmp_path / "out").main.counts["env_steps"] == 20
 
 
-def test_killed_is_readable_up_to_the_last_second_and_while_it_goes(tmp_path):
+def test_a_run_is_readable_while_running_and_after_being_killed(tmp_path):
     script(tmp_path, "print('go', flush=True)\nloop(100000)\n")
     process = subprocess.Popen([*HOTLOOP, "run", "--out", "out", "train.py"], cwd=tmp_path, stderr=subprocess.DEVNULL)
     try:
@@ -157,13 +157,13 @@ def wait_until_loadable(path: Path, seconds: float) -> Trace:
         except (RunNotFound, RunUnreadable):
             pass
         time.sleep(0.1)
-    raise AssertionError("nothing to read after 30 s")
+    raise AssertionError("no readable run after 30 s")
 
 
-# -- places that cannot be written ----------------------------------------------------------------------------
+# -- unwritable directories ------------------------------------------------------------------------------------
 
 
-def test_a_directory_that_cannot_be_made_is_one_warning(tmp_path):
+def test_a_directory_that_cannot_be_created_gives_one_warning(tmp_path):
     script(tmp_path, "loop(30)\nprint('trained')\nsys.exit(5)\n")
     (tmp_path / "file").write_text("in the way")
     done = hotloop_run("--out", "file/out", "train.py", cwd=tmp_path, expect=5)
@@ -172,7 +172,7 @@ def test_a_directory_that_cannot_be_made_is_one_warning(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_a_directory_that_vanishes_is_one_warning(tmp_path):
+def test_a_directory_deleted_while_recording_gives_one_warning(tmp_path):
     script(
         tmp_path,
         """
@@ -190,7 +190,7 @@ def test_a_directory_that_vanishes_is_one_warning(tmp_path):
     assert "Traceback" not in done.stderr
 
 
-def test_no_more_space_is_one_warning_and_training_goes_on(tmp_path):
+def test_a_full_disk_gives_one_warning_and_training_continues(tmp_path):
     script(
         tmp_path,
         """
@@ -206,31 +206,31 @@ def test_no_more_space_is_one_warning_and_training_goes_on(tmp_path):
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
     assert done.stderr.count("Check the space and the rights of") == 1, done.stderr
-    assert done.stderr.count("hotloop:") == 1, "a failure is one line"
+    assert done.stderr.count("hotloop:") == 1, "a failure prints one line"
     assert "Traceback" not in done.stderr
     try:
         trace = load(tmp_path / "out")
     except RunUnreadable:
-        return  # nothing was whole yet
+        return  # nothing complete was written yet
     assert (
         any("the recorder stopped before the script did" in each for each in trace.warnings) or trace.state == "killed"
     )
 
 
-# -- the window that was asked for ----------------------------------------------------------------------------
+# -- the requested window --------------------------------------------------------------------------------------
 
 
-def test_after_and_for_are_kept_to_a_fraction_of_a_second(tmp_path):
+def test_after_and_for_are_accurate_to_a_fraction_of_a_second(tmp_path):
     script(tmp_path, "loop(1600)")
     hotloop_run("--after", "0.5s", "--for", "0.7", "--out", "out", "train.py", cwd=tmp_path)
     assert 0.6 <= load(tmp_path / "out").wall_s <= 0.95
 
 
-@pytest.mark.parametrize(("after", "said"), [("60s", "--after 60s"), ("100000", "--after 100000 environment steps")])
-def test_a_start_that_is_never_reached_is_said(tmp_path, after, said):
+@pytest.mark.parametrize(("after", "start"), [("60s", "--after 60s"), ("100000", "--after 100000 environment steps")])
+def test_a_start_that_is_never_reached_is_reported(tmp_path, after, start):
     script(tmp_path, "loop(50)")
     hotloop_run("--after", after, "--out", "out", "train.py", cwd=tmp_path)
-    with pytest.raises(RunUnreadable, match=f"ended before {said}"):
+    with pytest.raises(RunUnreadable, match=f"ended before {start}"):
         load(tmp_path / "out")
 
 
@@ -264,12 +264,12 @@ def test_a_window_of_the_run_is_recorded_and_the_rest_is_not(tmp_path):
     assert whole.main.counts["env_steps"] == 2500
     assert 0 < steps.main.counts["env_steps"] <= 2100
     assert 0 < seconds.main.counts["env_steps"] < 2500
-    # Both ends are looked at once a second.
+    # Both ends are checked once a second.
     assert seconds.wall_s < whole.wall_s - 0.5
     for trace in (whole, steps, seconds):
         assert trace.state == "finished"
         assert_adds_up(trace)
-        # A call may begin on one side of the begin and be counted on the other.
+        # A call may start before the window and be counted inside it.
         assert calls(trace.main)["env.step"] == pytest.approx(trace.main.counts["env_steps"], abs=5)
 
 
@@ -285,18 +285,18 @@ print("threads", ctypes.CDLL(library).scipy_openblas_get_num_threads64_())
 """
 
 
-def test_threads_that_a_script_sets_before_it_imports_numpy_are_what_it_gets(tmp_path):
+def test_thread_counts_set_before_importing_numpy_take_effect(tmp_path):
     (tmp_path / "threads.py").write_text(BLAS_THREADS)
     plain = python("threads.py", cwd=tmp_path, expect=None)
     if plain.returncode or (os.cpu_count() or 1) < 2:
-        pytest.skip("numpy's library of linear algebra is another here, or there is one core")
+        pytest.skip("numpy does not use OpenBLAS here, or there is only one core")
     assert plain.stdout == hotloop_run("--out", "out", "threads.py", cwd=tmp_path).stdout == "threads 1\n"
 
 
 # -- sessions -------------------------------------------------------------------------------------------------
 
 
-def test_recording_twice_at_a_time_is_refused_and_one_after_the_other_is_not(tmp_path):
+def test_recordings_can_be_consecutive_but_not_simultaneous(tmp_path):
     body = """
     import hotloop
     with hotloop.record("one"):
@@ -322,7 +322,7 @@ def test_recording_twice_at_a_time_is_refused_and_one_after_the_other_is_not(tmp
     assert calls(load(tmp_path / "three").main)["env.step"] == 40
 
 
-def test_threads_have_tables_of_their_own(tmp_path):
+def test_threads_have_their_own_tables(tmp_path):
     body = """
     import threading, hotloop
     with hotloop.record("out"):
@@ -341,11 +341,11 @@ def test_threads_have_tables_of_their_own(tmp_path):
     assert_adds_up(trace)
 
 
-# -- children -------------------------------------------------------------------------------------------------
+# -- child processes -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-def test_children_record_themselves(tmp_path, method):
+def test_child_processes_are_recorded(tmp_path, method):
     body = f"""
     import multiprocessing
 
@@ -382,7 +382,7 @@ def test_children_record_themselves(tmp_path, method):
 # -- secrets --------------------------------------------------------------------------------------------------
 
 
-def test_secrets_of_the_command_and_the_configuration_are_in_no_file(tmp_path):
+def test_no_file_contains_secrets_of_the_command_or_the_configuration(tmp_path):
     secrets = {
         "--wandb-key": "hunter2-key-value",
         "--password": "correct-horse",
@@ -416,7 +416,7 @@ def test_secrets_of_the_command_and_the_configuration_are_in_no_file(tmp_path):
         for secret in secrets.values():
             assert secret.encode() not in content, f"{secret} is in {file.name}"
     manifest = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert manifest["command"][-2:] == ["--lr", "0.5"], "what is no secret is kept"
+    assert manifest["command"][-2:] == ["--lr", "0.5"], "harmless values are kept"
     assert manifest["config"]["lr"] == 0.125
 
 
@@ -435,7 +435,7 @@ def explain(path: Path, expect: int) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("kind", ["newer", "foreign", "empty", "truncated", "missing", "no process"])
-def test_what_cannot_be_read_is_one_line(tmp_path, small_run, kind):
+def test_unreadable_runs_are_reported_in_one_line(tmp_path, small_run, kind):
     target = tmp_path / "run"
     if kind not in ("missing", "empty"):
         shutil.copytree(small_run, target)

@@ -1,4 +1,4 @@
-"""Unmodified scripts that use the well-known libraries: their worker processes, evaluations and loggers are seen."""
+"""Unmodified scripts that use popular libraries: their worker processes, evaluations and loggers are recognised."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def calls(process: Process) -> Counter[str]:
     return found
 
 
-def test_environments_of_gymnasium_in_processes_have_tables_of_their_own(tmp_path):
+def test_gymnasium_subprocess_environments_have_their_own_tables(tmp_path):
     trace = record(
         tmp_path,
         """
@@ -54,7 +54,7 @@ def test_environments_of_gymnasium_in_processes_have_tables_of_their_own(tmp_pat
     assert all(calls(each)["CartPoleEnv.step"] + calls(each)["CartPoleEnv.reset"] >= 295 for each in workers)
 
 
-def test_environments_of_sb3_in_processes_have_tables_of_their_own(tmp_path):
+def test_sb3_subprocess_environments_have_their_own_tables(tmp_path):
     pytest.importorskip("stable_baselines3")
     trace = record(
         tmp_path,
@@ -75,7 +75,7 @@ def test_environments_of_sb3_in_processes_have_tables_of_their_own(tmp_path):
     assert all(calls(each)["CartPoleEnv.step"] >= 300 for each in workers)
 
 
-def test_an_evaluation_of_sb3_is_no_training(tmp_path):
+def test_sb3_evaluation_is_not_counted_as_training(tmp_path):
     pytest.importorskip("stable_baselines3")
     trace = record(
         tmp_path,
@@ -101,8 +101,8 @@ def test_an_evaluation_of_sb3_is_no_training(tmp_path):
     assert Phase.EVALUATE not in {node.phase for node in outside}
 
 
-def test_weights_and_biases_is_logging(tmp_path):
-    """Its client is not installed here: a package of the same shape stands in for it."""
+def test_weights_and_biases_calls_are_classified_as_logging(tmp_path):
+    """The wandb client is not installed here: a fake package with the same structure replaces it."""
     package = tmp_path / "wandb" / "sdk"
     package.mkdir(parents=True)
     (tmp_path / "wandb" / "__init__.py").write_text("from wandb.sdk.wandb_run import Run\nlog = Run().log\n")

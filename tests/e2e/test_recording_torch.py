@@ -1,4 +1,4 @@
-"""The same seed gives the same weights, to the bit, with recording and its hooks and without."""
+"""The same seed gives bit-identical weights with and without recording and its hooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A script that is given secrets in a dozen ways is recorded, and no byte of the run directory tells one of them."""
+"""A script is given secrets in a dozen ways and recorded: the run directory must not contain any of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 HOTLOOP = [sys.executable, "-m", "hotloop.cli.main"]
-# Each has its own word, by which it is found again. Known forms are put together here: no scanner takes them for real.
+# Each contains a unique word to search for. Known token formats are concatenated so that secret scanners ignore them.
 SECRETS = {
     "after an option": "canary-option",
     "after a dash": "-canary-dash",
@@ -100,7 +100,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def contents(file: Path) -> bytes:
-    """All bytes of a file; of an Arrow stream also what its compressed buffers hold."""
+    """All bytes of a file, and the decompressed buffers of an Arrow stream."""
     content = file.read_bytes()
     if ".arrow" in file.suffix:
         with pa.ipc.open_stream(content) as stream:
@@ -109,19 +109,19 @@ def contents(file: Path) -> bytes:
     return content
 
 
-def test_no_byte_of_the_run_tells_a_secret(run):
+def test_no_file_of_the_run_contains_a_secret(run):
     files = [file for file in run.rglob("*") if file.is_file()]
     assert len(files) > 10
-    told = {
+    leaked = {
         f"{kind} in {file.name}"
         for file in files
         for kind, secret in {**SECRETS, "first value": "first-canary"}.items()
         if secret.encode() in contents(file) or secret.strip("-").encode() in contents(file)
     }
-    assert told == set()
+    assert leaked == set()
 
 
-def test_what_is_no_secret_is_there(run):
+def test_harmless_values_are_kept(run):
     manifest = json.loads((run / "run.json").read_text())
     assert manifest["command"] == [
         "train.py", "--api-key", "***", "--wandb-key", "***", "--keys", "***", "***", "--passphrase=***",
@@ -133,18 +133,18 @@ def test_what_is_no_secret_is_there(run):
     found = {each["name"] for each in entries if each["is"] in ("span", "counter", "thread")}
     assert {"upload to redis://:***@host", "api_key=***", "token=***", "worker", "env_steps"} <= found
     lines = {each["text"] for each in entries if each["is"] == "frame"}
-    assert 'busy(password="**************")' in lines, "a line keeps its length"
+    assert 'busy(password="**************")' in lines, "redaction keeps the length of a line"
     states = [json.loads(file.read_text())["process"] for file in run.glob("*/state.json")]
     assert sorted(states) == ["MainProcess", "password=***"]
     claims = [row["path"] for file in run.glob("*/claims.json") for row in json.loads(file.read_text())["claims"]]
     assert any("***" in name for path in claims for name in path)
 
 
-def test_only_the_owner_may_read_a_run(run):
+def test_only_the_owner_can_read_a_run(run):
     rights = {path: stat.S_IMODE(path.stat().st_mode) for path in (run, *run.rglob("*"))}
     assert {mode for path, mode in rights.items() if path.is_dir()} == {0o700}
     assert {mode for path, mode in rights.items() if path.is_file()} == {0o600}
-    assert stat.S_IMODE(run.parent.stat().st_mode) == 0o755, "the folder of the runs follows the umask"
+    assert stat.S_IMODE(run.parent.stat().st_mode) == 0o755, "the parent folder of runs follows the umask"
 
 
 def test_exports_follow_the_umask(run, tmp_path):
@@ -157,7 +157,7 @@ def test_exports_follow_the_umask(run, tmp_path):
     assert stat.S_IMODE((tmp_path / "r.txt").stat().st_mode) == 0o644
 
 
-def test_a_configuration_and_the_reason_of_a_failure_are_cleared(tmp_path):
+def test_secrets_are_removed_from_the_configuration_and_the_failure_reason(tmp_path):
     code = f"""
 import hotloop
 from hotloop.profiling.recorder import session

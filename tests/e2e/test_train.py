@@ -1,4 +1,4 @@
-"""`hotloop train`, `play` and `evaluate` as a user calls them, and what they promise about bits."""
+"""`hotloop train`, `play` and `evaluate` as a user calls them, and their promises of bit-identical results."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def train(variant: str, out: Path, recording: TrainingRecording | None = None, *
 
 
 def everything(path: str | Path) -> dict[str, np.ndarray]:
-    """All arrays of a checkpoint, and what else decides how it goes on."""
+    """All arrays of a checkpoint, its random generators and its counts."""
     found = checkpoint.read(Path(path))
     arrays = {f"{group}.{name}": array for group, each in found.groups.items() for name, array in each.items()}
     arrays["rng"] = np.frombuffer(json.dumps([found.meta["rng"], found.meta["counts"]]).encode(), np.uint8)
@@ -81,7 +81,7 @@ def flags(config: dqn_snake.Config) -> list[str]:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_a_resumed_run_is_the_run_that_was_never_stopped(variant: str, tmp_path: Path) -> None:
+def test_a_resumed_run_is_bit_identical_to_an_uninterrupted_one(variant: str, tmp_path: Path) -> None:
     whole = train(variant, tmp_path / "whole", steps=2048)
     again = train(variant, tmp_path / "again", recorder(), steps=2048, eval_every=0)
     assert_same(whole.checkpoint, again.checkpoint)
@@ -91,7 +91,7 @@ def test_a_resumed_run_is_the_run_that_was_never_stopped(variant: str, tmp_path:
     assert rest.updates == whole.updates > 0
 
 
-def test_another_seed_gives_another_run(tmp_path: Path) -> None:
+def test_a_different_seed_gives_a_different_run(tmp_path: Path) -> None:
     ours = train("dqn", tmp_path / "a", steps=1024)
     theirs = dqn_snake.train(
         replace(DQN, seed=1), Options(out=tmp_path / "b", steps=1024, tensorboard=False, quiet=True)
@@ -101,17 +101,15 @@ def test_another_seed_gives_another_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_a_signal_saves_and_the_run_can_go_on_to_the_same_end(
-    number: signal.Signals, code: int, tmp_path: Path
-) -> None:
+def test_a_run_stopped_by_a_signal_resumes_bit_identically(number: signal.Signals, code: int, tmp_path: Path) -> None:
     stopped = tmp_path / "a cüt"
     words = ["train", "dqn-snake", *flags(DQN), "--out", str(stopped), "--seconds", "60"]
     process = subprocess.Popen(
         [sys.executable, "-m", "hotloop.cli.main", *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
-    for said in process.stderr:
-        if "steps/s" in said:
+    for line in process.stderr:
+        if "steps/s" in line:
             break
     process.send_signal(number)
     out, _ = process.communicate()
@@ -128,13 +126,13 @@ def test_a_signal_saves_and_the_run_can_go_on_to_the_same_end(
 
 
 @pytest.mark.parametrize(("module", "config"), [(dqn_snake, DQN), (ppo_snake, PPO)])
-def test_a_kernel_that_was_chosen_is_written_down_and_kept(
+def test_the_chosen_kernel_is_saved_and_used_when_resuming(
     module: Any, config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Any] = []
+    candidates_seen: list[Any] = []
 
     def choose(learner: Any, updates_per_call: int, candidates: Any = None) -> Choice:
-        asked.append(candidates)
+        candidates_seen.append(candidates)
         return Choice("numba", {})
 
     def choose_another(learner: Any, updates_per_call: int, candidates: Any = ("torch",)) -> Choice:
@@ -148,7 +146,7 @@ def test_a_kernel_that_was_chosen_is_written_down_and_kept(
     first = begin("first", steps=1024)
     monkeypatch.setattr("hotloop.training.learn.choose_kernel", choose_another)
     rest = begin("rest", steps=2048, resume=tmp_path / "first")
-    assert asked == [None]
+    assert candidates_seen == [None]
     for result in (first, rest):
         assert result.kernel == "numba"
         assert 'kernel = "numba"\n' in (Path(result.run_dir) / "config.toml").read_text()
@@ -183,8 +181,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.parametrize("first", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_third_signal_ends_at_once(first: signal.Signals, tmp_path: Path) -> None:
-    # An update of an hour: the first signal cannot be answered before the third comes.
+def test_a_third_signal_ends_the_training_immediately(first: signal.Signals, tmp_path: Path) -> None:
+    # The update takes an hour: the first signal is not handled before the third arrives.
     code = STUCK.format(signals=[int(first), int(signal.SIGINT), int(first)])
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=tmp_path)
     assert ended.returncode == 128 + first, ended.stderr
@@ -197,54 +195,54 @@ def test_a_second_signal_does_not_discard_the_checkpoint(tmp_path: Path) -> None
         [sys.executable, "-c", SLOW_SAVE, *words], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
     assert process.stderr is not None and process.stdout is not None
-    for said in process.stderr:
-        if "steps/s" in said:
+    for line in process.stderr:
+        if "steps/s" in line:
             break
     process.send_signal(signal.SIGTERM)
     assert process.stdout.readline() == "saving\n"
     process.send_signal(signal.SIGTERM)
-    _, said = process.communicate(timeout=60)
-    assert process.returncode == 143, said
-    assert "a checkpoint is being saved" in said
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 143, stderr
+    assert "a checkpoint is being saved" in stderr
     assert checkpoint.read(checkpoint.find(tmp_path / "run")).meta["counts"]["env_steps"] > 0
 
 
-def test_a_closed_terminal_saves(tmp_path: Path) -> None:
+def test_closing_the_terminal_saves_a_checkpoint(tmp_path: Path) -> None:
     words = ["train", "dqn-snake", *flags(DQN), "--out", str(tmp_path / "run"), "--seconds", "60", "--no-profile"]
     child, terminal = pty.fork()
     if not child:
         os.execv(sys.executable, [sys.executable, "-m", "hotloop.cli.main", *words])
-    said = b""
-    while b"steps/s" not in said:
-        said += os.read(terminal, 4096)
+    output = b""
+    while b"steps/s" not in output:
+        output += os.read(terminal, 4096)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
     assert checkpoint.read(checkpoint.find(tmp_path / "run")).meta["counts"]["env_steps"] > 0
     assert json.loads((tmp_path / "run" / "result.json").read_text())["stopped_by"] == "SIGHUP"
 
 
-def test_a_small_disk_that_fills_up_does_not_end_the_training(tmp_path: Path) -> None:
+def test_a_full_disk_does_not_end_the_training(tmp_path: Path) -> None:
     with small_disk(tmp_path / "disk", "300k") as disk:
         words = ["train", "dqn-snake", *flags(DQN), "--out", disk / "run", "--steps", 8000, "--json", "--no-profile"]
         done = hotloop(*words, "--checkpoint-every", 1000, "--eval-every", 0, "--keep", 2)
-        told = json.loads(done.stdout)
-        assert (done.returncode, told["exit_code"], told["env_steps"]) == (2, 2, 8000)
+        result = json.loads(done.stdout)
+        assert (done.returncode, result["exit_code"], result["env_steps"]) == (2, 2, 8000)
         assert "No space left on device" in done.stderr and "Traceback" not in done.stderr
         kept = sorted(each.name for each in (disk / "run" / "checkpoints").iterdir())
-        assert told["checkpoint"].endswith(kept[-1]), "the newest that is whole"
+        assert result["checkpoint"].endswith(kept[-1]), "the newest complete checkpoint"
         for name in kept:
             checkpoint.read(disk / "run" / "checkpoints" / name)
 
 
-def test_the_commands_one_after_the_other(tmp_path: Path) -> None:
+def test_train_explain_evaluate_and_play_in_sequence(tmp_path: Path) -> None:
     run = tmp_path / "run"
     report = tmp_path / "report.json"
     done = hotloop("train", "dqn-snake", *flags(DQN), "--steps", 20_000, "--out", run, "--json",
                    "--profiling-report", report, "--profiling-summary-freq", 5000)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert (told["env_steps"], told["kernel"], told["stopped_by"]) == (20_000, "numba", "steps")
-    assert told["eval_score"] > 2  # a random agent scores about 0.2 here
+    result = json.loads(done.stdout)
+    assert (result["env_steps"], result["kernel"], result["stopped_by"]) == (20_000, "numba", "steps")
+    assert result["eval_score"] > 2  # a random agent scores about 0.2 here
     assert "phases" in json.loads(report.read_text())
     assert done.stderr.count("dqn-snake: profile of run") == 4
     assert "(20,000 in all)" in done.stderr
@@ -252,8 +250,8 @@ def test_the_commands_one_after_the_other(tmp_path: Path) -> None:
 
     explained = json.loads(hotloop("explain", run, "--json").stdout)
     assert explained["counts"]["env_steps"] == 20_000
-    assert explained["counts"]["updates"] == told["updates"]
-    assert explained["counts"]["episodes"] == told["episodes"]
+    assert explained["counts"]["updates"] == result["updates"]
+    assert explained["counts"]["episodes"] == result["episodes"]
     assert explained["attributed_share"] > 0.95
 
     evaluated = hotloop("evaluate", run, "--board", "6,8", "--episodes", 16, "--compare", run, "--json")
@@ -275,7 +273,7 @@ def test_the_commands_one_after_the_other(tmp_path: Path) -> None:
     assert shown.stdout.splitlines()[-1].startswith(f"score {json.loads(film.stdout)['score']} in ")
 
 
-def test_an_agent_out_of_its_checkpoint_plays_as_it_did(tmp_path: Path) -> None:
+def test_an_agent_loaded_from_a_checkpoint_plays_identically(tmp_path: Path) -> None:
     for variant, steps in (("dqn", 3000), ("ppo", 3072)):
         result = train(variant, tmp_path / variant, steps=steps, eval_every=0, eval_episodes=16)
         agent = load_agent(tmp_path / variant)
@@ -284,7 +282,7 @@ def test_an_agent_out_of_its_checkpoint_plays_as_it_did(tmp_path: Path) -> None:
         obs = np.random.default_rng(0).random((5, 10), np.float32)
         assert agent.act(obs).shape == (5,)
         assert agent.act(obs[0]) == agent.act(obs)[0]
-        # To the kernels this is another device than "cpu", and numba cannot compute there.
+        # The kernels treat this as a device other than "cpu", which numba does not support.
         elsewhere = load_agent(tmp_path / variant, device="cpu:0")
         assert (agent.config.kernel, elsewhere.config.kernel) == ("numba", "torch")
         assert elsewhere.act(obs).tolist() == agent.act(obs).tolist()
@@ -309,7 +307,7 @@ def test_an_agent_out_of_its_checkpoint_plays_as_it_did(tmp_path: Path) -> None:
         (["evaluate", "nowhere", "--board", "x"], "8,10,15"),
     ],
 )  # fmt: skip
-def test_a_wrong_call_is_one_line_and_exit_2(
+def test_invalid_arguments_print_one_line_and_exit_with_2(
     words: list[str],
     complaint: str,
     tmp_path: Path,
@@ -321,7 +319,7 @@ def test_a_wrong_call_is_one_line_and_exit_2(
     assert not (tmp_path / "run").exists() and not (tmp_path / "runs").exists()
 
 
-def test_a_damaged_or_foreign_checkpoint_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_or_incompatible_checkpoint_is_rejected(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, new = tmp_path / "a rün", tmp_path / "new"
     result = train("dqn", run, steps=1024, eval_every=0)
     resume = ["train", "dqn-snake", "--resume", run]
@@ -346,12 +344,12 @@ def wrong_width(run: Path) -> str:
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: object) -> str:
-    """Call a command that must end with exit code 2 and one line, which is returned."""
+    """Call a command that must fail with exit code 2 and one line; return the line."""
     (line,) = refusal(capsys, *words)
     return line
 
 
-def test_train_alone_lists_the_pipelines_and_imports_no_torch() -> None:
+def test_train_without_arguments_lists_the_pipelines_without_importing_torch() -> None:
     listed = hotloop("train")
     assert listed.returncode == 0
     for name in ("dqn-snake", "ppo-snake", "--preset faithful", "--preset rainbow"):

@@ -1,4 +1,4 @@
-"""dqn-mario as a user calls it: trains, resumes, plays, is evaluated and recorded; and what is said to mistakes."""
+"""dqn-mario as a user calls it: trains, resumes, plays, is evaluated and recorded; reports mistakes."""
 
 from __future__ import annotations
 
@@ -54,16 +54,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
     return run, done.stderr
 
 
-def test_training_counts_steps_frames_and_updates_apart(trained: tuple[Path, str]) -> None:
-    told = result(trained[0])
-    assert (told["env_steps"], told["frames"]) == (400, 1600), "a step is held for four frames"
-    assert told["updates"] == 76, "one after every four steps from the hundredth on"
-    assert told["episodes"] >= 20, "episodes of at most 20 steps"  # type: ignore[operator]
+def test_steps_frames_and_updates_are_counted_separately(trained: tuple[Path, str]) -> None:
+    counts = result(trained[0])
+    assert (counts["env_steps"], counts["frames"]) == (400, 1600), "a step is held for four frames"
+    assert counts["updates"] == 76, "one after every four steps from the hundredth on"
+    assert counts["episodes"] >= 20, "episodes of at most 20 steps"  # type: ignore[operator]
 
 
-def test_the_studys_figures_are_said_and_kept(trained: tuple[Path, str]) -> None:
-    run, said = trained
-    lines = [line for line in said.splitlines() if line.startswith("dqn-mario: epoch")]
+def test_the_metrics_of_the_study_are_printed_and_saved(trained: tuple[Path, str]) -> None:
+    run, stderr = trained
+    lines = [line for line in stderr.splitlines() if line.startswith("dqn-mario: epoch")]
     assert len(lines) == result(run)["episodes"] // 4  # type: ignore[operator]
     assert NO_LOSS in lines[-1] and "GPU –" in lines[-1] and "ε 0.010" in lines[-1]
     head, *rows = (run / "progress.csv").read_text().splitlines()
@@ -75,7 +75,7 @@ def test_the_studys_figures_are_said_and_kept(trained: tuple[Path, str]) -> None
 
 
 @pytest.mark.slow
-def test_the_same_seed_learns_the_same_recorded_or_not(trained: tuple[Path, str], tmp_path: Path) -> None:
+def test_recording_does_not_change_what_is_learnt(trained: tuple[Path, str], tmp_path: Path) -> None:
     again = tmp_path / "again"
     words = ("--workers", 0, *SMALL, "--eval-episodes", 0, "--no-tensorboard", "--no-profile")
     hotloop("train", "dqn-mario", *words, "--steps", 400, "--out", again)
@@ -84,22 +84,22 @@ def test_the_same_seed_learns_the_same_recorded_or_not(trained: tuple[Path, str]
 
 
 @pytest.mark.slow
-def test_resuming_goes_on_with_new_episodes_and_says_so(trained: tuple[Path, str], tmp_path: Path) -> None:
+def test_resuming_starts_new_episodes_and_reports_it(trained: tuple[Path, str], tmp_path: Path) -> None:
     run = tmp_path / "on"
     done = hotloop("train", "dqn-mario", "--resume", trained[0], "--steps", 480, *RUN, "--out", run)
     assert "new ones" in done.stderr
-    told = result(run)
-    assert (told["env_steps"], told["updates"]) == (480, 96)
-    said = hotloop("train", "dqn-mario", "--resume", trained[0], "--workers", 2, "--out", tmp_path / "no", code=2)
-    assert said.stderr.splitlines()[-1].startswith("hotloop") and "--workers 2" in said.stderr
+    resumed = result(run)
+    assert (resumed["env_steps"], resumed["updates"]) == (480, 96)
+    refused = hotloop("train", "dqn-mario", "--resume", trained[0], "--workers", 2, "--out", tmp_path / "no", code=2)
+    assert refused.stderr.splitlines()[-1].startswith("hotloop") and "--workers 2" in refused.stderr
     assert not (tmp_path / "no").exists()
 
 
 def test_a_trained_agent_plays_and_is_evaluated(
     trained: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told = json.loads(hotloop("play", trained[0], "--json", "--gif", tmp_path / "game.gif").stdout)
-    assert told["level"] == "1-1" and told["steps"] <= 20 and told["cause"] in ("limit", "death")
+    played = json.loads(hotloop("play", trained[0], "--json", "--gif", tmp_path / "game.gif").stdout)
+    assert played["level"] == "1-1" and played["steps"] <= 20 and played["cause"] in ("limit", "death")
     assert (tmp_path / "game.gif").read_bytes()[:3] == b"GIF"
     rows = json.loads(hotloop("evaluate", trained[0], "--episodes", 2, "--level", "1-1,1-2", "--json").stdout)["levels"]
     assert [(row["level"], row["episodes"], row["success_rate"]) for row in rows] == [("1-1", 2, 0), ("1-2", 2, 0)]
@@ -109,7 +109,7 @@ def test_a_trained_agent_plays_and_is_evaluated(
         for choosing in (False, True)
     )
     assert rows[0]["return_mean"] == same
-    assert result(trained[0])["eval_return"] == chosen_by, "in a process of its own, by other episodes"
+    assert result(trained[0])["eval_return"] == chosen_by, "evaluated in its own process, on other episodes"
     (line,) = refusal(capsys, "evaluate", trained[0], "--level", "1-9")
     assert "1-1, 1-2, 1-3, 1-4" in line
 
@@ -119,7 +119,7 @@ LOCKSTEP = ("--workers", 2, "--lockstep", *SMALL, "--no-tensorboard", "--steps",
 
 @pytest.fixture(scope="module")
 def fed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """A run of two workers."""
+    """A run with two workers."""
     run = tmp_path_factory.mktemp("fed") / "run"
     return run, hotloop("train", "dqn-mario", *LOCKSTEP, "--eval-episodes", 1, "--out", run).stderr
 
@@ -131,26 +131,26 @@ def test_workers_are_recorded_and_their_steps_counted_once(fed: tuple[Path, str]
         if not each["main"] and any(row["name"] == "env.step" for thread in each["threads"] for row in thread["spans"])
     ]  # fmt: skip
     assert len(players) == 2
-    assert explained["counts"]["env_steps"] == 240, "counted where they arrive, and nowhere else"
+    assert explained["counts"]["env_steps"] == 240, "counted only where they arrive"
 
 
 @pytest.mark.slow
-def test_workers_feed_the_learner_and_a_run_in_lock_step_can_be_repeated(fed: tuple[Path, str], tmp_path: Path) -> None:
-    (one, said), other = fed, tmp_path / "other"
+def test_workers_feed_the_learner_and_lockstep_runs_are_repeatable(fed: tuple[Path, str], tmp_path: Path) -> None:
+    (one, stderr), other = fed, tmp_path / "other"
     hotloop("train", "dqn-mario", *LOCKSTEP, "--eval-episodes", 0, "--no-profile", "--out", other)
-    told, again = result(one), result(other)
+    first, again = result(one), result(other)
     names = (*COUNTS, "return_mean", "score_mean")
-    assert [told[name] for name in names] == [again[name] for name in names]
-    assert told["eval_score"] is not None
-    assert (told["env_steps"], told["updates"]) == (240, 36)
-    assert NO_LOSS in said and "replaced" not in said
-    assert said.index("workers (") < said.index("training dqn-mario"), "the clock starts when they are ready"
+    assert [first[name] for name in names] == [again[name] for name in names]
+    assert first["eval_score"] is not None
+    assert (first["env_steps"], first["updates"]) == (240, 36)
+    assert NO_LOSS in stderr and "replaced" not in stderr
+    assert stderr.index("workers (") < stderr.index("training dqn-mario"), "the clock starts when they are ready"
     assert_same_weights(one, other)
     hotloop("train", "dqn-mario", "--resume", one, "--steps", 280, "--eval-episodes", 0, "--out", tmp_path / "on")
     assert (result(tmp_path / "on")["env_steps"], result(tmp_path / "on")["updates"]) == (280, 46)
 
 
-def test_ctrl_c_saves(tmp_path: Path) -> None:
+def test_ctrl_c_saves_a_checkpoint(tmp_path: Path) -> None:
     run = tmp_path / "run"
     words = ["train", "dqn-mario", "--workers", "0", *SMALL, *RUN, "--seconds", "300", "--out", str(run)]
     command = [sys.executable, "-m", "hotloop", *words]
@@ -162,14 +162,14 @@ def test_ctrl_c_saves(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate()
     assert process.returncode == 130
-    told = result(run)
-    assert told["stopped_by"] == "SIGINT" and Path(str(told["checkpoint"])).is_dir()
+    stopped = result(run)
+    assert stopped["stopped_by"] == "SIGINT" and Path(str(stopped["checkpoint"])).is_dir()
     explained = json.loads(hotloop("explain", run, "--json").stdout)
-    assert {name: explained["counts"][name] for name in COUNTS} == {name: told[name] for name in COUNTS}
+    assert {name: explained["counts"][name] for name in COUNTS} == {name: stopped[name] for name in COUNTS}
 
 
 class Run:
-    """A training in another process, with workers, that is disturbed."""
+    """A training with workers in another process, for tests that kill parts of it."""
 
     def __init__(self, folder: Path, *words: object) -> None:
         self.path, self._log = folder / "run", folder / "log"
@@ -191,7 +191,7 @@ class Run:
         return (self.path / "progress.csv").read_text().count("\n")
 
     @property
-    def said(self) -> str:
+    def stderr(self) -> str:
         return self._log.read_text()
 
     def workers(self) -> list[psutil.Process]:
@@ -201,7 +201,7 @@ class Run:
     def wait_for(self, what: Callable[[], bool]) -> None:
         deadline = now_ns() + round(PATIENCE_S * 1e9)
         while not what():
-            assert self.process.poll() is None and now_ns() < deadline, self.said
+            assert self.process.poll() is None and now_ns() < deadline, self.stderr
             time.sleep(0.1)
 
     def end(self, signal_number: int | None = None) -> int:
@@ -213,16 +213,16 @@ class Run:
         return code
 
 
-def test_a_killed_worker_is_replaced_and_ctrl_c_saves(tmp_path: Path) -> None:
+def test_a_killed_worker_is_replaced_and_ctrl_c_saves_a_checkpoint(tmp_path: Path) -> None:
     with Run(tmp_path, "--workers", 2) as run:
         victim = run.workers()[1]
         victim.kill()
-        run.wait_for(lambda: "was replaced: it was killed by SIGKILL" in run.said)
-        assert re.search(r"^dqn-mario: worker [01] was replaced: it was killed by SIGKILL$", run.said, re.MULTILINE)
+        run.wait_for(lambda: "was replaced: it was killed by SIGKILL" in run.stderr)
+        assert re.search(r"^dqn-mario: worker [01] was replaced: it was killed by SIGKILL$", run.stderr, re.MULTILINE)
         run.wait_for(lambda: len(run.workers()) == 2 and victim.pid not in {each.pid for each in run.workers()})
         assert run.end(signal.SIGINT) == 130
-    told = result(run.path)
-    assert told["stopped_by"] == "SIGINT" and Path(str(told["checkpoint"])).is_dir()
+    stopped = result(run.path)
+    assert stopped["stopped_by"] == "SIGINT" and Path(str(stopped["checkpoint"])).is_dir()
     head, *rows = (run.path / "progress.csv").read_text().splitlines()
     last = dict(zip(head.split(","), rows[-1].split(","), strict=True))
     assert (float(last["restarts"]), float(last["lost"])) == (1, 0)
@@ -230,13 +230,13 @@ def test_a_killed_worker_is_replaced_and_ctrl_c_saves(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_learnt_is_saved_when_too_many_workers_have_ended(tmp_path: Path) -> None:
+def test_a_checkpoint_is_saved_when_too_many_workers_have_failed(tmp_path: Path) -> None:
     with Run(tmp_path, "--workers", 1, "--restarts", 0) as run:
         run.workers()[0].kill()
         assert run.end() == 2
-    last = run.said.splitlines()[-1]
+    last = run.stderr.splitlines()[-1]
     assert "worker 0: it was killed by SIGKILL; 0 workers were replaced already" in last and "--restarts" in last
-    assert "Traceback" not in run.said
+    assert "Traceback" not in run.stderr
     (saved,) = (run.path / "checkpoints").glob("step-*")
     steps = int(saved.name.removeprefix("step-"))
     assert steps > 0
@@ -257,7 +257,7 @@ play_apart("dqn-mario", config, Agent(config).learner.tensors(), 100_000, "1-1")
 """
 
 
-def test_a_learner_that_is_killed_leaves_no_evaluation_behind(tmp_path: Path) -> None:
+def test_killing_the_learner_also_ends_its_evaluation_process(tmp_path: Path) -> None:
     learner = subprocess.Popen([sys.executable, "-c", GREEDY], env=os.environ | {"TMPDIR": str(tmp_path)})
     deadline = now_ns() + round(PATIENCE_S * 1e9)
     children: list[psutil.Process] = []
@@ -265,7 +265,7 @@ def test_a_learner_that_is_killed_leaves_no_evaluation_behind(tmp_path: Path) ->
         assert learner.poll() is None and now_ns() < deadline
         children = psutil.Process(learner.pid).children()
         time.sleep(0.05)
-    time.sleep(1.0)  # it plays, or still imports: both must end
+    time.sleep(1.0)  # it is playing or still importing: either must end
     learner.kill()
     learner.wait()
     gone, alive = psutil.wait_procs(children, PATIENCE_S)
@@ -277,15 +277,15 @@ def test_a_learner_that_is_killed_leaves_no_evaluation_behind(tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_it_learns_to_get_further_than_chance(tmp_path: Path) -> None:
-    """Random play gets to x = 543 on average (docs/envs-mario.md); in the run of docs/mario.md it was 1741 by then."""
+def test_it_learns_to_get_further_than_random_play(tmp_path: Path) -> None:
+    """Random play reaches x = 543 on average (docs/envs-mario.md); the run in docs/mario.md reached 1741."""
     run = tmp_path / "run"
     hotloop("train", "dqn-mario", "--steps", 60_000, "--eval-every", 0, "--eval-episodes", 20, "--out", run)
     assert result(run)["eval_score"] > 900  # type: ignore[operator]
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--rom", "nowhere.nes"], "cannot be read"),
         (["--level", "1-9"], "--level 1-9"),
@@ -297,7 +297,9 @@ def test_it_learns_to_get_further_than_chance(tmp_path: Path) -> None:
         (["--precision", "float16"], "for CUDA"),
     ],
 )
-def test_mistakes_get_one_line(words: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_invalid_options_are_reported_in_one_line(
+    words: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (line,) = refusal(capsys, "train", "dqn-mario", *words, "--out", tmp_path / "run")
-    assert said in line
+    assert message in line
     assert not (tmp_path / "run").exists()

@@ -1,4 +1,4 @@
-"""ppo-ricochet as a user calls it: trains with memory and without, is recorded, resumed, plays, learns; mistakes."""
+"""ppo-ricochet as a user calls it: trains with and without memory, is recorded, resumes, plays, learns; mistakes."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ def trained(place: Path) -> Path:
     return run
 
 
-def test_iterations_are_counted(trained: Path) -> None:
-    told = result(trained)
-    assert (told["env_steps"], told["updates"]) == (96, 3 * 2 * 2)
-    assert 0 <= told["success_rate"] <= 1  # type: ignore[operator]
+def test_steps_and_updates_are_counted(trained: Path) -> None:
+    counts = result(trained)
+    assert (counts["env_steps"], counts["updates"]) == (96, 3 * 2 * 2)
+    assert 0 <= counts["success_rate"] <= 1  # type: ignore[operator]
 
 
-def test_resuming_goes_on_to_the_same_bits(trained: Path, place: Path) -> None:
+def test_a_resumed_run_is_bit_identical(trained: Path, place: Path) -> None:
     part, whole = place / "part", place / "whole"
     hotloop(place, "train", "ppo-ricochet", "--resume", trained, *RUN, "--steps", 160, "--out", part)
     hotloop(place, "train", "ppo-ricochet", *SMALL, "--preset", "convlstm", *RUN, "--steps", 160, "--out", whole)
@@ -62,10 +62,10 @@ def test_resuming_goes_on_to_the_same_bits(trained: Path, place: Path) -> None:
 
 
 @pytest.mark.slow
-def test_evaluation_has_levels_and_gaps_and_play_shows_a_board(trained: Path, place: Path) -> None:
-    told = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--json").stdout)
-    assert [row["level"] for row in told["levels"]] == [0, 1, 2, 3]
-    for row in told["levels"]:
+def test_evaluation_reports_levels_and_gaps_and_play_shows_a_board(trained: Path, place: Path) -> None:
+    evaluated = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--json").stdout)
+    assert [row["level"] for row in evaluated["levels"]] == [0, 1, 2, 3]
+    for row in evaluated["levels"]:
         solved = row["causes"].get("solved", 0)
         assert row["score_mean"] == solved / row["episodes"]
         assert ("gap_mean" in row) == (solved > 0)
@@ -76,22 +76,22 @@ def test_evaluation_has_levels_and_gaps_and_play_shows_a_board(trained: Path, pl
 
 
 @pytest.mark.slow
-def test_levels_are_chosen(trained: Path, place: Path) -> None:
-    told = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--level", "2,1", "--json").stdout)
-    assert [row["level"] for row in told["levels"]] == [2, 1]
+def test_evaluation_levels_can_be_selected(trained: Path, place: Path) -> None:
+    evaluated = json.loads(hotloop(place, "evaluate", trained, "--episodes", 4, "--level", "2,1", "--json").stdout)
+    assert [row["level"] for row in evaluated["levels"]] == [2, 1]
     assert json.loads(hotloop(place, "play", trained, "--level", "1", "--json").stdout)["level"] == 1
     wrong = hotloop(place, "evaluate", trained, "--level", "4", code=2)
     assert "--level 4: with robots 4 there are levels 0, 1, 2, 3" in wrong.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize("words", [("--observation", "stops"), ("--preset", "rgb"), ("--preset", "lstm")])
-def test_other_observations_train_too(words: tuple[str, str], place: Path) -> None:
+def test_training_works_with_other_observations(words: tuple[str, str], place: Path) -> None:
     run = place / words[1]
     hotloop(place, "train", "ppo-ricochet", *SMALL, *words, *RUN, "--steps", 64, "--out", run)
     assert result(run)["env_steps"] == 64
 
 
-def test_the_recording_has_the_names_of_the_study_and_its_flags_work(place: Path) -> None:
+def test_the_spans_and_flags_of_the_study_are_supported(place: Path) -> None:
     run, report = place / "recorded", place / "report.json"
     words = ("--enable-profiling", "--profiling_report", report, "--profiling-summary-freq", 32, "--timesteps", 64)
     others = ("--preset", "faithful", "--eval-episodes", 4, "--no-tensorboard", "--out", run)
@@ -111,14 +111,14 @@ def test_the_recording_has_the_names_of_the_study_and_its_flags_work(place: Path
 
 
 def test_small_boards_are_learnt(place: Path) -> None:
-    """Two robots on boards of 8×8, from planes; random play solves about a third."""
+    """Two robots on 8×8 boards, observed as planes; random play solves about a third."""
     run = place / "learnt"
     words = ("--size", 8, "--robots", 2, "--bank-boards", 400, "--envs", 32, "--boards", 8)
     hotloop(place, "train", "ppo-ricochet", *words, *RUN[2:], "--eval-episodes", 40, "--steps", 16_384, "--out", run)
     assert result(run)["success_rate"] >= 0.5  # type: ignore[operator]
 
 
-def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
+def test_the_curriculum_advances_when_boards_are_solved(place: Path) -> None:
     run = place / "levels"
     words = ("--curriculum", "--promotion", "0.0", "--max-steps", "1", "--steps", "320")
     done = hotloop(place, "train", "ppo-ricochet", *SMALL, *words, *RUN, "--out", run)
@@ -130,7 +130,7 @@ def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["--size", "3"], "size"),
         (["--robots", "9"], "robots"),
@@ -145,21 +145,21 @@ def test_the_curriculum_goes_on_when_boards_are_solved(place: Path) -> None:
         (["--precision", "float8"], "precision"),
     ],
 )
-def test_mistakes_get_one_line(
-    words: list[str], said: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_invalid_options_are_reported_in_one_line(
+    words: list[str], message: str, place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(place / "cache"))
     *notices, line = refusal(capsys, "train", "ppo-ricochet", *words, "--out", place / "wrong")
-    assert said in line
+    assert message in line
     assert all("preparing" in each for each in notices)
     assert not (place / "wrong").exists()
 
 
-@pytest.mark.parametrize(("damage", "said"), [("cut", "damaged or cut off"), ("version", "of version 2")])
-def test_a_bank_that_cannot_be_read_is_refused_and_left(
-    damage: str, said: str, trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("damage", "message"), [("cut", "damaged or cut off"), ("version", "of version 2")])
+def test_an_unreadable_bank_is_rejected_and_not_deleted(
+    damage: str, message: str, trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    del trained  # it made the bank
+    del trained  # it created the bank
     made, bank = next((place / "cache" / "hotloop").glob("ricochet-v1-8-4-60")), place / f"bank-{damage}"
     shutil.copytree(made, bank)
     if damage == "cut":
@@ -169,6 +169,6 @@ def test_a_bank_that_cannot_be_read_is_refused_and_left(
         (bank / "manifest.json").write_text(json.dumps(manifest | {"version": 2}), encoding="utf-8")
     before = {file.name: file.read_bytes() for file in bank.iterdir()}
     words = ("--size", "8", "--bank", bank, "--out", place / "wrong")
-    assert said in refusal(capsys, "train", "ppo-ricochet", *words)[-1]
+    assert message in refusal(capsys, "train", "ppo-ricochet", *words)[-1]
     assert {file.name: file.read_bytes() for file in bank.iterdir()} == before
     assert not (place / "wrong").exists()

@@ -1,6 +1,6 @@
-"""The wheel, installed into an empty environment, does all of SEE without torch and numba.
+"""The wheel, installed into an empty environment, records, explains and draws charts without torch and numba.
 
-What works in a checkout may miss a file or a dependency once it is packaged; this is what a user gets.
+Code that works in a checkout may lack a file or a dependency once it is packaged.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def call(*command: str | Path, cwd: Path, expect: int = 0) -> subprocess.Complet
 
 
 def run(*command: str | Path, cwd: Path, expect: int = 0) -> str:
-    """Run a command as `call` does; return what it prints."""
+    """Run a command like `call`; return its stdout."""
     return call(*command, cwd=cwd, expect=expect).stdout
 
 
 @pytest.fixture(scope="module")
 def bin_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The bin directory of an environment that holds the wheel and its core dependencies only."""
+    """The bin directory of an environment with only the wheel and its core dependencies."""
     place = tmp_path_factory.mktemp("wheel")
     run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", place, ROOT, cwd=place)
     wheels = list(place.glob("hotloop-*.whl"))
@@ -62,7 +62,7 @@ def bin_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def recorded(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run recorded from a script that knows nothing of torch and exits with 3."""
+    """A recorded run of a script that does not use torch and exits with 3."""
     place = tmp_path_factory.mktemp("recorded")
     (place / "train.py").write_text(SCRIPT)
     out = run(bin_dir / "hotloop", "run", "--out", "mine", "train.py", "--lr", "1", cwd=place, expect=3)
@@ -72,7 +72,7 @@ def recorded(bin_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("name", ["torch", "numba", "gymnasium"])
 def test_the_environment_has_no_training_library(bin_dir: Path, tmp_path: Path, name: str) -> None:
-    assert importlib.util.find_spec(name), f"{name} is missing here too, so its absence there proves nothing"
+    assert importlib.util.find_spec(name), f"{name} is not installed here either, so its absence there proves nothing"
     code = f"import importlib.util; print(importlib.util.find_spec({name!r}))"
     assert run(bin_dir / "python", "-c", code, cwd=tmp_path).strip() == "None"
 
@@ -82,27 +82,29 @@ def test_import_is_light(bin_dir: Path, tmp_path: Path) -> None:
     assert run(bin_dir / "python", "-c", code, cwd=tmp_path).strip() == "set()"
 
 
-def test_version_is_that_of_the_package(bin_dir: Path, tmp_path: Path) -> None:
+def test_version_is_the_package_version(bin_dir: Path, tmp_path: Path) -> None:
     code = "import importlib.metadata as m; print(m.version('hotloop'))"
     version = run(bin_dir / "python", "-c", code, cwd=tmp_path).strip()
     assert version in run(bin_dir / "hotloop", "--version", cwd=tmp_path)
 
 
-def test_doctor_answers_without_torch(bin_dir: Path, tmp_path: Path) -> None:
+def test_doctor_works_without_torch(bin_dir: Path, tmp_path: Path) -> None:
     answer = json.loads(run(bin_dir / "hotloop", "doctor", "--json", cwd=tmp_path))
     assert isinstance(answer["schema"], int)
 
 
 @pytest.mark.parametrize("words", [("demo",), ("train", "dqn-snake"), ("play", "run"), ("evaluate", "run")])
-def test_what_needs_more_says_what_to_install(bin_dir: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
+def test_commands_with_missing_dependencies_say_what_to_install(
+    bin_dir: Path, tmp_path: Path, words: tuple[str, ...]
+) -> None:
     done = call(bin_dir / "hotloop", *words, cwd=tmp_path, expect=2)
     missing = "gymnasium, numba, safetensors, torch"
-    said = f'hotloop: to train and to play, {missing} must be installed: `pip install "hotloop[train]"`\n'
-    assert (done.stdout, done.stderr) == ("", said)
+    message = f'hotloop: to train and to play, {missing} must be installed: `pip install "hotloop[train]"`\n'
+    assert (done.stdout, done.stderr) == ("", message)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_pipelines_are_listed_without_what_trains_them(bin_dir: Path, tmp_path: Path) -> None:
+def test_pipelines_are_listed_without_the_training_dependencies(bin_dir: Path, tmp_path: Path) -> None:
     assert "dqn-snake" in run(bin_dir / "hotloop", "train", cwd=tmp_path)
     assert "--seed" in run(bin_dir / "hotloop", "train", "ppo-snake", "--help", cwd=tmp_path)
 

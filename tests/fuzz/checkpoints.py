@@ -1,9 +1,10 @@
-"""Damages real checkpoints at random and loads them: `python tests/fuzz/checkpoints.py --count 1000 --seed 0`.
+"""Fuzzing of checkpoints: `python tests/fuzz/checkpoints.py --count 1000 --seed 0`.
 
-Half of the damages leave the digests as they are. The others recompute them, so that what lies behind is reached. A
-command must end with exit code 0 or 2 and without a traceback: no signal, no hang, no memory beyond a limit.
+Real checkpoints are damaged at random and loaded. Half of the cases keep the digests; the others recompute them, to
+reach the code behind the digest check. A command must end with exit code 0 or 2 and without a traceback, a signal, a
+hang or too much memory.
 
-One process trains small agents, which compiles everything, and then forks once for each damaged checkpoint.
+One process trains small agents, which compiles everything, and forks once per damaged checkpoint.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ FLAGS = {
     "dqn-mario": "--workers 0 --batch 8 --learning-starts 60 --buffer 1000 --max-steps 20 --epsilon-steps 100 "
     "--channels 4 4 4 --hidden 16 --epoch 4 --kernel lean",
 }
-"""The pipelines, and the smallest agents that use all of their parts."""
+"""The pipelines, with the smallest agents that use all of their parts."""
 STEPS = {"dqn-snake": 512, "ppo-snake": 512, "ppo-ricochet": 96, "sac-carracing": 60, "dqn-mario": 120}
 MORE_STEPS = 64
 QUIET = "--quiet --no-profile --no-tensorboard --eval-episodes 0"
@@ -57,7 +58,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A damaged checkpoint that was not refused as it should be."""
+    """A damaged checkpoint that was not rejected properly."""
 
     number: int
     command: str
@@ -69,13 +70,13 @@ class Failure:
 def fuzz_checkpoints(
     count: int, seed: int, seconds: float | None = None, pipelines: Sequence[str] = tuple(FLAGS)
 ) -> list[Failure]:
-    """Try so many damaged checkpoints, or as many as there is time for; return what went wrong.
+    """Load damaged checkpoints; return what went wrong.
 
     Args:
-        count: Damages.
+        count: Number of damaged checkpoints.
         seed: The same seed gives the same damages.
-        seconds: When to stop, if before that.
-        pipelines: Of which checkpoints are made.
+        seconds: Stop early after this time.
+        pipelines: Pipelines to create checkpoints with.
     """
     with tempfile.TemporaryDirectory(prefix="hotloop-fuzz-") as folder:
         report = Path(folder) / "report.json"
@@ -90,7 +91,7 @@ def fuzz_checkpoints(
 
 
 def _fuzz(count: int, seed: int, seconds: float, pipelines: Sequence[str], folder: Path) -> list[Failure]:
-    """Do what `fuzz_checkpoints` says, in this process, which must have no threads."""
+    """Implement `fuzz_checkpoints` in this process, which must have no threads."""
     originals = {name: _train(name, folder / name) for name in pipelines}
     _check_undamaged(originals, folder)
     begin, failures = now_ns(), []
@@ -119,12 +120,12 @@ def _train(name: str, run: Path) -> Path:
     if main(words):
         raise RuntimeError(f"{name} cannot be trained")
     path = checkpoint.find(run)
-    # The name must not depend on how many steps were rounded up to.
+    # The name must not depend on how the step count was rounded up.
     return path.rename(path.with_name(checkpoint.step_path(run, STEPS[name]).name))
 
 
 def _check_undamaged(originals: dict[str, Path], folder: Path) -> None:
-    """Make sure that both commands work, or refusing everything would look like success."""
+    """Make sure that both commands work undamaged, or rejecting everything would look like success."""
     for name, path in originals.items():
         for words in (_evaluation(path), _resumption(name, path, folder / "out")):
             code = _try(words, folder / "output.txt", expected=(0,))
@@ -149,7 +150,7 @@ def _resumption(name: str, run: Path, out: Path) -> list[str]:
 
 
 def _try(words: list[str], log: Path, expected: tuple[int, ...] = EXPECTED) -> tuple[str, str]:
-    """Run a command in a forked child; return what is wrong with how it ended, if anything, and its output."""
+    """Run a command in a forked child; return what went wrong, if anything, and its output."""
     child = os.fork()
     if not child:
         _be_child(words, log)
@@ -201,14 +202,14 @@ def _be_child(words: list[str], log: Path) -> None:
 
 
 def _damage(rng: np.random.Generator, path: Path, originals: dict[str, Path]) -> str:
-    """Damage a checkpoint; return what was done."""
+    """Damage a checkpoint; return a description of the damage."""
     kinds: list[Callable[..., str]] = [_value, _entry, _bytes, _signed_bytes, _replace_file, _outer]
     kind = kinds[int(rng.choice(len(kinds), p=[0.45, 0.2, 0.1, 0.1, 0.1, 0.05]))]
     return kind(rng, path, originals) if kind is _replace_file else kind(rng, path)
 
 
 def _bytes(rng: np.random.Generator, path: Path) -> str:
-    """Change bytes of a file, and no digest."""
+    """Change bytes of a file, but no digest."""
     file = _pick(rng, path)
     data, what = _changed(rng, file.read_bytes())
     file.write_bytes(data)
@@ -216,7 +217,7 @@ def _bytes(rng: np.random.Generator, path: Path) -> str:
 
 
 def _signed_bytes(rng: np.random.Generator, path: Path) -> str:
-    """Change bytes of an array file, half of the time of its header, and compute its digest anew."""
+    """Change bytes of an array file, half of the time in its header, and recompute its digest."""
     import hashlib
 
     file = _pick(rng, path, arrays=True)
@@ -252,7 +253,7 @@ def _value(rng: np.random.Generator, path: Path) -> str:
     """Change some numbers of an array, its shape or its type."""
     found = checkpoint.read(path)
     groups = {name: dict(arrays) for name, arrays in found.groups.items()}
-    # Whole numbers address memory, and networks have many arrays of the others: each kind gets half of the tries.
+    # Integers address memory, but most arrays are float weights: each type gets half of the tries.
     wanted = "iu" if rng.random() < 0.5 else "fb"
     known = [(name, key) for name, each in groups.items() for key in each if each[key].dtype.kind in wanted]
     group, key = known[int(rng.integers(len(known)))]
@@ -294,7 +295,7 @@ def _hostile_number(rng: np.random.Generator, dtype: np.dtype[Any]) -> Any:
 
 
 def _entry(rng: np.random.Generator, path: Path) -> str:
-    """Replace or remove a value of the JSON, at any depth, and compute its digest anew."""
+    """Replace or remove a JSON value at any depth, and recompute the digest."""
     outer = json.loads((path / META).read_text())
     where, places = outer, []
     while True:
@@ -323,7 +324,7 @@ def _entry(rng: np.random.Generator, path: Path) -> str:
 
 
 def _outer(rng: np.random.Generator, path: Path) -> str:
-    """Let the digests name another file, or the JSON be something else."""
+    """Make the digests name another file, or replace the JSON."""
     import hashlib
 
     outer = json.loads((path / META).read_text())
@@ -335,7 +336,7 @@ def _outer(rng: np.random.Generator, path: Path) -> str:
 
 
 def _replace_file(rng: np.random.Generator, path: Path, originals: dict[str, Path]) -> str:
-    """Put something else in the place of a file."""
+    """Replace a file by something else."""
     file = _pick(rng, path)
     other = _pick(rng, originals[str(rng.choice(list(originals)))])
     file.unlink()
@@ -360,7 +361,7 @@ def _pick(rng: np.random.Generator, path: Path, arrays: bool = False) -> Path:
 
 
 def _write_outer(path: Path, outer: Any) -> None:
-    """Write a description, with its digest where one can be computed."""
+    """Write the JSON, with its digest if one can be computed."""
     try:
         digest = _digest_of({name: value for name, value in outer.items() if name != "digest"})
     except (ValueError, TypeError):
@@ -377,7 +378,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=0.0, help="stop after so long; 0: when all were tried")
+    parser.add_argument("--seconds", type=float, default=0.0, help="stop after this time; 0: no limit")
     parser.add_argument("--pipelines", nargs="+", default=list(FLAGS), choices=list(FLAGS))
     parser.add_argument("--report", type=Path, help="fuzz in this process and write the failures to this file")
     options = parser.parse_args()

@@ -1,6 +1,6 @@
-"""Ways to damage a run directory: bytes, JSON values, Arrow columns, and files that are something else.
+"""Ways to damage a run directory: bytes, JSON values, Arrow columns, and files replaced by something else.
 
-Every choice is made by a `Chooser`, so that a random generator or a fuzzer can drive them.
+Every choice is made by a `Chooser`, which can be a random generator or a fuzzer.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ HOSTILE_WHOLE = (
 
 
 class Chooser(Protocol):
-    """What makes the choices."""
+    """Makes the choices."""
 
     def randrange(self, n: int, /) -> int:
         """Return a number from 0 to n - 1."""
         ...
 
     def choice(self, options: Sequence[T], /) -> T:
-        """Return one of some options."""
+        """Return one of the options."""
         ...
 
 
 def damage(run: Path, choose: Chooser) -> str:
-    """Damage one file of a run; return what was done to it."""
+    """Damage one file of a run; return a description of the damage."""
     files = sorted(path for path in run.rglob("*") if _is_ordinary(path))
     if not files:
         return "nothing is left to be damaged"
@@ -59,7 +59,7 @@ def damage(run: Path, choose: Chooser) -> str:
 
 
 def _is_ordinary(path: Path) -> bool:
-    """Say whether it is a file that no damage has replaced yet by something without an end."""
+    """Return whether it is a regular file: earlier damage may have replaced it by something endless."""
     return path.is_file() and not path.is_symlink() and path.stat().st_size < HUGE_FILE
 
 
@@ -84,7 +84,7 @@ def zero(path: Path, choose: Chooser) -> None:
 
 
 def overwrite_number(path: Path, choose: Chooser) -> None:
-    """Put a hostile length or offset where one may be."""
+    """Write a hostile length or offset where one may be stored."""
     data = bytearray(path.read_bytes())
     if len(data) >= 8:
         at = choose.randrange(len(data) // 4 - 1) * 4
@@ -116,7 +116,7 @@ def delete(path: Path, _choose: Chooser) -> None:
 
 
 def make_other_kind(path: Path, choose: Chooser) -> None:
-    """Put something in a file's place that is no file, or has no end."""
+    """Replace a file by something that is not a file, or is endless."""
     path.unlink()
     kind = choose.randrange(7)
     if kind == 0:
@@ -129,7 +129,7 @@ def make_other_kind(path: Path, choose: Chooser) -> None:
         path.symlink_to("/dev/zero")
     elif kind == 4:
         here = os.getcwd()
-        os.chdir(path.parent)  # the path of a socket may not be long
+        os.chdir(path.parent)  # socket paths must be short
         with socket.socket(socket.AF_UNIX) as made:
             made.bind(path.name)
         os.chdir(here)
@@ -141,7 +141,7 @@ def make_other_kind(path: Path, choose: Chooser) -> None:
 
 
 def copy_folder(path: Path, choose: Chooser) -> None:
-    """Make one process two: two main processes, two with one number."""
+    """Duplicate a process folder: two main processes with the same id."""
     if path.parent.parent.joinpath("run.json").exists():
         copy = path.parent.with_name(f"9{choose.randrange(9)}-123456789")
         copy.mkdir(exist_ok=True)
@@ -151,7 +151,7 @@ def copy_folder(path: Path, choose: Chooser) -> None:
 
 
 def _places(content: Any) -> list[tuple[Any, Any]]:
-    """Return containers and the keys of what is in them, at any depth."""
+    """Return all containers, at any depth, with the keys of their items."""
     found: list[tuple[Any, Any]] = []
     waiting = [content]
     for each in waiting:
@@ -177,7 +177,7 @@ def _change(text: str, choose: Chooser, value: Callable[[Any], Any]) -> str:
 
 
 def _change_file(path: Path, choose: Chooser, value: Callable[[Any], Any]) -> None:
-    """Change values of a JSON file, or of some lines of one with an object a line."""
+    """Change values of a JSON file, or of some lines of a JSON-lines file."""
     text = path.read_bytes().decode("utf-8", "replace")
     if path.suffix == ".json":
         path.write_text(_change(text, choose, value), encoding="utf-8", errors="surrogatepass")
@@ -194,7 +194,7 @@ def replace_value(path: Path, choose: Chooser) -> None:
 
 
 def move_number(path: Path, choose: Chooser) -> None:
-    """Change a number to a near or hostile one of the same kind: it still looks right."""
+    """Change a number to a nearby or hostile one of the same type, which still looks valid."""
 
     def other(value: Any) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -250,7 +250,7 @@ def _flat(column: pa.Array) -> pa.Array:
 
 
 def change_column(path: Path, choose: Chooser) -> None:
-    """Put hostile numbers into a column; the file stays a valid Arrow stream."""
+    """Write hostile numbers into a column; the file stays a valid Arrow stream."""
     batches = _batches(path)
     if not batches:
         return
@@ -276,7 +276,7 @@ def change_column(path: Path, choose: Chooser) -> None:
 
 
 def change_schema(path: Path, choose: Chooser) -> None:
-    """Give a column another type, a second one of its name, missing values, or none of it."""
+    """Change a column's type, duplicate its name, add nulls, or remove it."""
     batches = _batches(path)
     if not batches:
         return
@@ -302,10 +302,10 @@ def change_schema(path: Path, choose: Chooser) -> None:
 
 
 def break_offsets(path: Path, choose: Chooser) -> None:
-    """Let lists point outside of their values."""
+    """Make list offsets point outside the values."""
     batches = _batches(path)
     fields = batches[0].schema if batches else []
-    # By position: an earlier damage may have written a name twice.
+    # By position: earlier damage may have duplicated a name.
     lists = [at for at, field in enumerate(fields) if pa.types.is_list(field.type)]
     if not lists:
         return
@@ -318,7 +318,7 @@ def break_offsets(path: Path, choose: Chooser) -> None:
 
 
 def inflate(path: Path, choose: Chooser) -> None:
-    """Write millions of rows into a few kilobytes."""
+    """Write millions of rows that compress to a few kilobytes."""
     batches = _batches(path)
     if not batches:
         return

@@ -1,10 +1,9 @@
-"""Damaged run directories: whatever a run holds, every command that reads it ends with one clear line or a report.
+"""Fuzzing of run directories: every command that reads a damaged run must print a report or one clear line.
 
     python tests/fuzz/runs.py --count 2000 --seed 0
 
-Real runs are recorded once. Each case is a copy of one with some damages, read by every command in a forked child with
-limits on memory and time. A case fails by a traceback, a signal, another exit code than 0 or 2, invalid JSON, or by
-taking too long.
+Real runs are recorded once. Each case is a damaged copy of one, read by every command in a forked child with limits on
+memory and time. A case fails on a traceback, a signal, an exit code other than 0 or 2, invalid JSON, or a timeout.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from hotloop.clock import now_ns  # noqa: E402
 TIMEOUT_NS = 60_000_000_000
 MEMORY = 2 << 30
 CHARTS_EVERY = 8
-"""Charts take longer than all other commands together."""
+"""Charts take longer than all other commands combined."""
 PLAIN = """
 import time
 from hotloop import count, span
@@ -104,7 +103,7 @@ RECORDED = (
 
 
 def record_runs(folder: Path) -> list[Path]:
-    """Record the runs that are damaged."""
+    """Record the runs to damage."""
     going = []
     for name, script, options in RECORDED:
         (folder / f"{name}.py").write_text(script)
@@ -117,7 +116,7 @@ def record_runs(folder: Path) -> list[Path]:
 
 
 def _script_long_run(folder: Path) -> Path:
-    """Record a run of many windows, in which steps become slower, on a clock that is turned by hand."""
+    """Record a run of many windows with steps that become slower, using a simulated clock."""
     ms = 1_000_000
     with pytest.MonkeyPatch.context() as patch, scripted_run(folder, patch) as run:
         for second in range(24):
@@ -134,13 +133,13 @@ def _script_long_run(folder: Path) -> Path:
 
 
 def fuzz_runs(count: int, seed: int, seconds: float | None = None, thorough: bool = True) -> list[str]:
-    """Damage runs at random and read them; return what failed, each with what it takes to repeat it.
+    """Damage runs at random and read them; return the failures, each with how to reproduce it.
 
     Args:
-        count: How many cases.
-        seed: What they follow from.
+        count: Number of cases.
+        seed: Random seed.
         seconds: Stop early after this time.
-        thorough: Read each case with every command, not only with some.
+        thorough: Read each case with every command, not only some.
     """
     failures: list[str] = []
     with tempfile.TemporaryDirectory(prefix="hotloop-fuzz-") as place:
@@ -160,7 +159,7 @@ def fuzz_runs(count: int, seed: int, seconds: float | None = None, thorough: boo
 
 
 def run_case(folder: Path, recorded: list[Path], seed: int, number: int, thorough: bool = True) -> list[str]:
-    """Make and read one case; return what failed."""
+    """Create and read one case; return its failure."""
     chosen = None if thorough else number
     return try_damaged(folder, recorded, random.Random(f"{seed} {number}"), number % CHARTS_EVERY == 0, chosen)
 
@@ -168,14 +167,14 @@ def run_case(folder: Path, recorded: list[Path], seed: int, number: int, thoroug
 def try_damaged(
     folder: Path, recorded: list[Path], choose: Chooser, charts: bool = False, chosen: int | None = None
 ) -> list[str]:
-    """Damage a copy of a run, and read it; return what failed.
+    """Damage a copy of a run and read it; return the failure.
 
     Args:
-        folder: Where to work.
+        folder: Working directory.
         recorded: The runs to choose from.
-        choose: What chooses the run and its damages.
-        charts: Draw charts, too.
-        chosen: Read it with `explain --json` and one other command, by this number; None for all of them.
+        choose: Selects the run and its damage.
+        charts: Also draw charts.
+        chosen: Read it with `explain --json` and the command of this number; None for all commands.
     """
     root, out = folder / "runs", folder / "out"
     for each in (root, out):
@@ -208,7 +207,7 @@ def _commands(root: Path, run: Path, out: Path, charts: bool) -> list[list[str]]
 
 
 def _in_child(commands: list[list[str]], out: Path) -> str:
-    """Run commands in a forked child; return what went wrong, "" if nothing did."""
+    """Run commands in a forked child; return what went wrong, or ""."""
     child = os.fork()
     if child == 0:
         os._exit(_run_commands(commands, out))
@@ -229,7 +228,7 @@ def _in_child(commands: list[list[str]], out: Path) -> str:
 
 
 def _run_commands(commands: list[list[str]], out: Path) -> int:
-    """Run commands in this process, with a limit on its memory; return 0 if all ended as they should."""
+    """Run commands in this process with a memory limit; return 0 if all ended properly."""
     from hotloop.cli.main import main
 
     used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -283,7 +282,7 @@ def _text(path: Path) -> str:
 
 
 def _import_all() -> None:
-    """Import before forking what the commands need."""
+    """Import the dependencies of the commands before forking."""
     import hotloop.cli.explain
     import hotloop.cli.export
     import hotloop.cli.ls

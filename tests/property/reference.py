@@ -1,4 +1,4 @@
-"""What `fold` should give, worked out call by call with a stack: slow, and plain to read."""
+"""Reference implementation of `fold`: event by event, with a stack; slow, but easy to read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Event = tuple[int, int]
 
 @dataclass
 class Sums:
-    """What was measured, by path. Gaps belong to the span they are in."""
+    """Measurements by path. Gaps belong to the span that contains them."""
 
     total_ns: Counter[Path] = field(default_factory=Counter)
     self_ns: Counter[Path] = field(default_factory=Counter)
@@ -25,7 +25,7 @@ class Sums:
 
 
 def reference(events: list[Event], begin_ns: int, end_ns: int) -> Sums:
-    """Fold well-nested events of one thread; what is open at the end is cut there and is no call."""
+    """Fold well-nested events of one thread; spans open at the end are cut there and not counted as calls."""
     sums = Sums()
     stack: list[int] = []
     starts: list[int] = []

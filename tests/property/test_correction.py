@@ -1,4 +1,4 @@
-"""Taking out what recording cost never makes a time negative, and the parts still add up to the whole."""
+"""Subtracting the overhead never makes a time negative, and the parts still add up to the total."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 
 
 @st.composite
 def trees(draw: st.DrawFn) -> list[Entry]:
-    """Trees whose totals are their self times plus their children's totals, as the fold leaves them."""
+    """Trees whose totals are their self times plus their children's totals, like those of the fold."""
     entries = [Entry(0, -1, "root", 0, 0, 0, draw(st.integers(0, 1000)))]
     for number in range(1, draw(st.integers(1, 12))):
         spans = [e.id for e in entries if e.kind != "gap"]
@@ -52,10 +52,10 @@ def copied(entries: list[Entry]) -> list[tuple]:
 
 
 @given(trees(), scales, costs)
-def test_self_times_add_up_to_the_corrected_root_and_none_is_negative(entries, scale, cost):
+def test_self_times_add_up_to_the_corrected_root_and_are_not_negative(entries, scale, cost):
     before = copied(entries)
     tree, taken = corrected(entries, scale, cost)
-    assert copied(entries) == before, "what was given is not changed"
+    assert copied(entries) == before, "the input is not changed"
     root = next(e for e in tree if e.kind == "root")
     assert all(e.self_ns >= -1e-6 and e.total_ns >= -1e-6 for e in tree)
     assert sum(e.self_ns for e in tree) == pytest.approx(root.total_ns, abs=1e-3)
@@ -69,7 +69,7 @@ def test_self_times_add_up_to_the_corrected_root_and_none_is_negative(entries, s
 
 
 @given(trees())
-def test_without_cost_and_thinning_only_dark_time_moves(entries):
+def test_without_overhead_or_thinning_only_unrecorded_time_moves(entries):
     tree, taken = corrected(entries, {}, Costs(0.0, 0.0, {}))
     assert taken == 0
     given_spans = {e.id: e for e in entries}
@@ -83,7 +83,7 @@ def test_without_cost_and_thinning_only_dark_time_moves(entries):
 
 
 @given(trees(), scales)
-def test_calls_are_scaled_by_what_was_only_counted(entries, scale):
+def test_timed_calls_are_scaled_up_to_counted_calls(entries, scale):
     tree, _ = corrected(entries, scale, Costs(0.0, 0.0, {}))
     for e in tree:
         if e.kind == "span":

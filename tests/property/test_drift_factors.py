@@ -1,4 +1,4 @@
-"""The three factors of a drift multiply to the whole, whatever was counted."""
+"""The three factors of a drift multiply to the total drift for any counts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ windows = st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 300), st.inte
 
 
 @given(windows)
-def test_factors_multiply_to_the_whole(rows):
+def test_drift_factors_multiply_to_the_total(rows):
     names = ("env_steps", "episodes", "updates")
     counted = {name: [row[i] for row in rows] for i, name in enumerate(names)}
     trace = make_trace(

@@ -1,4 +1,4 @@
-"""Any text can be written anywhere: nothing unprintable gets out, nothing is lost, every format stays valid."""
+"""Any text can be escaped: nothing unprintable is written, nothing is lost, every format stays valid."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ESCAPE = re.compile(r"(\\+)(x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
 
 
 def original(shown: str) -> str:
-    """Undo `printable`: an odd number of backslashes escapes a character, an even one is backslashes doubled."""
+    """Undo `printable`: an odd number of backslashes escapes a character, an even number is doubled backslashes."""
 
     def undo(match: re.Match[str]) -> str:
         n = len(match[1])
@@ -42,7 +42,7 @@ HALF = re.compile("[\ud800-\udfff]")
 
 
 def all_text(content: dict) -> str:
-    """All text of an object, as it is."""
+    """All strings in an object, unchanged."""
     return "".join(f"{name}{''.join(value) if isinstance(value, list) else value}" for name, value in content.items())
 
 
@@ -52,7 +52,7 @@ def is_safe(text: str) -> bool:
 
 @given(TEXT)
 @example("\\" * 3 + "x1b\x1b")
-def test_printable_text_is_safe_and_can_be_undone(text):
+def test_printable_text_is_safe_and_reversible(text):
     shown = printable(text)
     assert is_safe(shown)
     assert original(shown) == text
@@ -64,14 +64,14 @@ def test_ordinary_text_is_unchanged(text):
 
 
 @given(TEXT)
-def test_lines_keep_their_breaks_and_nothing_else(text):
+def test_lines_keep_only_their_line_breaks(text):
     shown = printable_lines(text)
     assert shown.count("\n") == text.count("\n")
     assert is_safe(shown.replace("\n", ""))
 
 
 @given(TEXT)
-def test_a_cell_is_no_formula_and_can_be_undone(text):
+def test_a_cell_is_not_a_formula_and_is_reversible(text):
     cell = csv_cell(text)
     assert not cell.lstrip("\n").startswith(("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠"))
     file = io.StringIO()
@@ -82,21 +82,21 @@ def test_a_cell_is_no_formula_and_can_be_undone(text):
 
 
 @given(TEXT)
-def test_xml_takes_it_as_content_and_as_an_attribute(text):
+def test_escaped_text_is_valid_xml_content_and_attribute(text):
     found = ElementTree.fromstring(f'<a b="{markup(text)}">{markup(text)}</a>')
     assert found.text == found.get("b") == printable(text) or not text
 
 
 @given(st.dictionaries(TEXT, st.one_of(TEXT, st.lists(TEXT), st.integers())), st.booleans())
-def test_json_is_safe_strict_and_keeps_all_but_half_pairs(content, compact):
+def test_json_is_strict_and_drops_only_lone_surrogates(content, compact):
     text = json_text(content, compact=compact)
     assert is_safe(text.replace("\n", "")) and (not compact or "\n" not in text)
     found = json.loads(text)
-    # Neither as it is nor as an escape is half of a surrogate pair left.
+    # No lone surrogate is left, neither literally nor as an escape.
     assert not HALF.search(all_text(found))
     if not HALF.search(all_text(content)):
         assert found == content
 
 
-def test_a_number_that_json_does_not_have_is_null():
+def test_numbers_json_cannot_represent_become_null():
     assert json.loads(json_text({"NaN": [float("nan"), -float("inf"), 1.5]})) == {"NaN": [None, None, 1.5]}

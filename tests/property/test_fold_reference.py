@@ -1,4 +1,4 @@
-"""fold() over random event streams, cut anywhere, equals the plain reference."""
+"""fold() equals the reference implementation on random event streams cut at any point."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BEGIN_NS = 1_000
 
 @st.composite
 def streams(draw: st.DrawFn) -> tuple[list[Event], int]:
-    """Well-nested events in the order of time, some still open at the end; and the end."""
+    """Well-nested events in chronological order, some still open at the end; and the end."""
     stack: list[int] = []
     events: list[Event] = []
     now = BEGIN_NS
@@ -69,7 +69,7 @@ def folded(segments: list[list[Event]], ends: list[int], dark: list[bool] | None
 
 
 def path_of(tree: Tree, node: int) -> Path:
-    """Codes down to a span. A gap is in the span above it; acting or learning, a network is one code."""
+    """Codes from the root to a span. A gap belongs to its parent; a network has one code, acting or learning."""
     codes: list[int] = []
     while node:
         key = tree.keys[node]
@@ -114,7 +114,7 @@ def test_fold_equals_the_reference(cut):
 
 
 @given(cut_streams(), st.data())
-def test_darkness_changes_names_of_gaps_only(cut, data):
+def test_unrecorded_time_changes_only_the_names_of_gaps(cut, data):
     segments, ends = cut
     dark = data.draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
     lit, dim = sums_of(folded(segments, ends)), sums_of(folded(segments, ends, dark))
@@ -124,7 +124,7 @@ def test_darkness_changes_names_of_gaps_only(cut, data):
 
 
 @given(cut_streams())
-def test_self_times_add_up_to_the_wall_and_children_lie_in_their_parents(cut):
+def test_self_times_add_up_to_wall_time_and_children_nest_in_their_parents(cut):
     account = folded(*cut)
     wall = cut[1][-1] - BEGIN_NS
     self_ns, total_ns = account.window["self_ns"], account.window["total_ns"]
@@ -140,7 +140,7 @@ def test_self_times_add_up_to_the_wall_and_children_lie_in_their_parents(cut):
 
 @st.composite
 def broken_streams(draw: st.DrawFn) -> tuple[list[list[Event]], list[int]]:
-    """Streams from which events were lost, or in which ends stand that nothing began."""
+    """Streams with lost events, or with ends that have no begin."""
     segments, ends = draw(cut_streams())
     at = BEGIN_NS
     for segment, end in zip(segments, ends, strict=True):
@@ -160,7 +160,7 @@ def broken_streams(draw: st.DrawFn) -> tuple[list[list[Event]], list[int]]:
 
 
 @given(broken_streams(), st.data())
-def test_lost_and_orphan_events_never_break_the_sum(cut, data):
+def test_lost_and_orphan_events_never_change_the_total(cut, data):
     segments, ends = cut
     dark = data.draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
     account = folded(segments, ends, dark)
@@ -180,8 +180,8 @@ def test_lost_and_orphan_events_never_break_the_sum(cut, data):
 
 
 @given(cut_streams())
-def test_every_moment_has_one_innermost_node(cut):
-    """What a stack sample is put down to is what the reference says was running."""
+def test_every_moment_has_exactly_one_innermost_node(cut):
+    """A stack sample is assigned to the span that was running according to the reference."""
     segments, ends = cut
     account = Account(0, 0, "test", BEGIN_NS)
     at = BEGIN_NS
@@ -197,10 +197,10 @@ def test_every_moment_has_one_innermost_node(cut):
 
 
 def named_sums(account: Account) -> dict:
-    """Total, self time and calls by path; the gaps of a container together, a network's calls, too.
+    """Total, self time and calls by path; the gaps of a container are merged, and so are a network's calls.
 
-    What a segment's end leaves open (which gap it is, whether a network acted) is taken for what was seen last,
-    and the two folds, one in the order of time and one by levels, have seen another last.
+    If the end of a segment leaves open which gap it is or whether a network acted, a fold assumes the last one seen.
+    The two folds differ in that: one goes through events in order of time, the other by levels.
     """
     keys = account.tree.keys
 
@@ -217,7 +217,7 @@ def named_sums(account: Account) -> dict:
     return {name: row.tolist() for name, row in sums.items() if row.any()}
 
 
-def folded_by_twin(segments: list[list[Event]], ends: list[int], dark: list[bool]) -> Account:
+def folded_in_python(segments: list[list[Event]], ends: list[int], dark: list[bool]) -> Account:
     account = Account(0, 0, "twin", BEGIN_NS)
     account.tree.places = None
     for segment, end, dim in zip(segments, ends, dark, strict=True):
@@ -226,10 +226,10 @@ def folded_by_twin(segments: list[list[Event]], ends: list[int], dark: list[bool
 
 
 @given(cut_streams() | broken_streams(), st.data())
-def test_the_accelerator_folds_as_its_twin(cut, data):
+def test_c_and_python_folds_agree(cut, data):
     segments, ends = cut
     dark = data.draw(st.lists(st.booleans(), min_size=len(ends), max_size=len(ends)))
-    fast, twin = folded(segments, ends, dark), folded_by_twin(segments, ends, dark)
+    fast, twin = folded(segments, ends, dark), folded_in_python(segments, ends, dark)
     assert named_sums(fast) == named_sums(twin)
     assert [(o.start_ns, o.last_child >> 1, o.code) for o in fast.opened] == [
         (o.start_ns, o.last_child >> 1, o.code) for o in twin.opened

@@ -10,15 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import from_numpy
 
-from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, QShape, Rollout, Transitions
+from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, PPORule, QRule, QShape, Rollout, Transitions
 from hotloop.training.learn.dqn import fused as dqn_fused
 from hotloop.training.learn.dqn import fused_reference as dqn_reference
+from hotloop.training.learn.dqn.learner import random_dqn_batch
 from hotloop.training.learn.dqn.state import ADAM_EPS
-from hotloop.training.learn.kernel_choice import random_dqn_batch
 from hotloop.training.learn.kernels.matmul import matmul
 from hotloop.training.learn.ppo import fused as ppo_fused
 from hotloop.training.learn.ppo import fused_reference as ppo_reference
 from hotloop.training.learn.ppo.state import ADAM_EPS as PPO_ADAM_EPS
+from hotloop.training.pipelines.dqn_snake import move_target, q_loss
+from hotloop.training.pipelines.ppo_snake import ppo_loss
+
+RULE = QRule(q_loss, move_target, numba=True)
+PPO_RULE = PPORule(ppo_loss, numba=True)
 
 SIZES = st.integers(1, 70)
 SEEDS = st.integers(0, 2**32 - 1)
@@ -93,9 +98,11 @@ def check_adam(found: Moments, expected: Moments, before: np.ndarray, step: Call
     """Check the first step of Adam from `before`, for a gradient that is known up to rounding.
 
     `mean` is a tenth of the gradient. The step grows with it, and covers nearly its whole range around zero: if the
-    sum over a batch is zero except for rounding, even the sign of the step is random.
+    sum over a batch is zero except for rounding, even the sign of the step is random. Clipping divides by the norm
+    and multiplies by the limit: a few rounding errors that do not show in nearby problems if all are clipped to the
+    same value, as with a single non-zero gradient.
     """
-    np.testing.assert_allclose(found.mean, expected.mean, rtol=0, atol=expected.error)
+    np.testing.assert_allclose(found.mean, expected.mean, rtol=8 * UNIT, atol=expected.error)
     np.testing.assert_allclose(
         np.sqrt(found.square), np.sqrt(expected.square), rtol=1e-5, atol=expected.error * np.sqrt(0.001) / 0.1
     )
@@ -128,7 +135,7 @@ def adam_step(lr: float, eps: float, step: int) -> Callable[[np.ndarray], np.nda
 def test_dqn_equals_reference(config: DQNConfig, done: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     batch = random_dqn_batch(config, 1, rng)._replace(weight=rng.random(config.batch, dtype=np.float32))
-    kernel = DQN(config, seed=seed, kernel="numba")._kernel
+    kernel = DQN(config, RULE, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, dqn_fused.FusedMLP)
     ours = kernel.vectors
     begin = dqn_fused.Vectors(*(vector.copy() for vector in ours))
@@ -164,7 +171,7 @@ def test_several_dqn_updates_in_one_call_equal_several_calls(
 ) -> None:
     rng = np.random.default_rng(seed)
     batch = random_dqn_batch(config, updates, rng)._replace(weight=rng.random(updates * config.batch, dtype=np.float32))
-    kernel = DQN(config, seed=seed, kernel="numba")._kernel
+    kernel = DQN(config, RULE, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, dqn_fused.FusedMLP)
     together = kernel.vectors
     one_by_one = dqn_fused.Vectors(*(vector.copy() for vector in together))
@@ -184,12 +191,12 @@ def test_several_dqn_updates_in_one_call_equal_several_calls(
 @given(config=DQN_CONFIGS, seed=SEEDS)
 def test_dqn_equals_torch(config: DQNConfig, seed: int) -> None:
     batch = random_dqn_batch(config, 1, np.random.default_rng(seed))
-    fused, torch = DQN(config, seed=seed, kernel="numba"), DQN(config, seed=seed, kernel="torch")
+    fused, torch = DQN(config, RULE, seed=seed, kernel="numba"), DQN(config, RULE, seed=seed, kernel="torch")
     np.testing.assert_allclose(fused.q_values(batch.obs), torch.q_values(batch.obs), atol=1e-5)
     begin = fused._state.online.weights.numpy().copy()
 
     def mean_of_torch(rng: np.random.Generator | None) -> np.ndarray:
-        learner = DQN(config, seed=seed, kernel="torch")
+        learner = DQN(config, RULE, seed=seed, kernel="torch")
         depth = longest_sum(config)
         for vector in (learner._state.online.weights, learner._state.target_weights):
             vector.copy_(from_numpy(nearby(vector.numpy(), depth, rng)))
@@ -252,7 +259,7 @@ def random_minibatches(config: PPOConfig, updates: int, rng: np.random.Generator
 @given(config=PPO_CONFIGS, done=st.integers(0, 1000), seed=SEEDS)
 def test_ppo_equals_reference(config: PPOConfig, done: int, seed: int) -> None:
     rollout, order = random_minibatches(config, 1, np.random.default_rng(seed))
-    kernel = PPO(config, seed=seed, kernel="numba")._kernel
+    kernel = PPO(config, PPO_RULE, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, ppo_fused.FusedMLP)
     ours, numbers = kernel.vectors, kernel.numbers
     begin = ppo_fused.Vectors(*(vector.copy() for vector in ours))
@@ -291,7 +298,7 @@ def test_several_ppo_updates_in_one_call_equal_several_calls(
     config: PPOConfig, updates: int, done: int, seed: int
 ) -> None:
     rollout, order = random_minibatches(config, updates, np.random.default_rng(seed))
-    kernel = PPO(config, seed=seed, kernel="numba")._kernel
+    kernel = PPO(config, PPO_RULE, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, ppo_fused.FusedMLP)
     together, rest = kernel.vectors, (kernel.widths, kernel.numbers)
     one_by_one = ppo_fused.Vectors(*(vector.copy() for vector in together))
@@ -308,7 +315,7 @@ def test_batch_without_weights_equals_weights_of_one() -> None:
     batch = random_dqn_batch(config, 1, np.random.default_rng(0))
     assert isinstance(batch, Transitions) and batch.weight is None
     weighted = batch._replace(weight=np.ones(4, np.float32))
-    plain, given_ones = DQN(config, kernel="numba"), DQN(config, kernel="numba")
+    plain, given_ones = DQN(config, RULE, kernel="numba"), DQN(config, RULE, kernel="numba")
     plain.update(batch)
     given_ones.update(weighted)
     assert all(np.array_equal(a, given_ones.tensors()[name]) for name, a in plain.tensors().items())

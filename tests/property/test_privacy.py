@@ -1,4 +1,4 @@
-"""A secret in any of the forms in which programs are given one is not in what is written; innocent words are."""
+"""Secrets are redacted in every form in which programs receive them; harmless words are kept."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command, redacted_text
 from hotloop.profiling.recorder.privacy.source import Source
 
-# Any password a person might choose. It begins and ends with letters, so that finding it again means something.
+# Any password a person might choose. It starts and ends with letters, so that a match is not a coincidence.
 ODD = string.ascii_letters + string.digits + "-_.!$%*+~^"
 SECRET = st.builds(
     lambda head, body, tail: f"Zq{head}{body}{tail}qZ",
@@ -54,7 +54,7 @@ def test_values_after_an_option(option, secret, more, form):
         ]
     ),
 )
-def test_values_in_the_same_word(name, secret, form):
+def test_values_in_the_same_argument(name, secret, form):
     assert secret not in redacted_command([form.format(n=name, s=secret)])[0]
 
 
@@ -73,7 +73,7 @@ def test_values_in_the_same_word(name, secret, form):
         ]
     ),
 )
-def test_values_in_a_text(name, secret, form):
+def test_values_in_text(name, secret, form):
     assert secret not in redacted_text(form.format(n=name, s=secret))
 
 
@@ -96,7 +96,7 @@ def test_values_in_a_text(name, secret, form):
         ]
     ),
 )
-def test_values_of_addresses_and_headers(secret, form):
+def test_values_in_urls_and_headers(secret, form):
     text = form.format(secret)
     assert secret not in redacted_text(text)
     assert secret not in " ".join(redacted_command(["--url", text]))
@@ -104,7 +104,7 @@ def test_values_of_addresses_and_headers(secret, form):
 
 
 @given(NAME, SECRET, st.lists(QUIET, max_size=3))
-def test_configurations(name, secret, above):
+def test_values_in_configurations(name, secret, above):
     values: object = {
         name: secret,
         "more": [{name: [secret]}],
@@ -140,7 +140,7 @@ def test_configurations(name, secret, above):
     ),
     st.sampled_from(['"', "'", '"""', "'''"]),
 )
-def test_strings_of_the_source(name, secret, form, quote):
+def test_string_literals_in_source_lines(name, secret, form, quote):
     assume(
         secret.strip().lower() not in ("true", "false", "none", "null") and len(set(secret)) > 1 and "*" not in secret
     )
@@ -153,7 +153,7 @@ def test_strings_of_the_source(name, secret, form, quote):
 
 
 @given(st.text())
-def test_any_text_can_be_cleared_and_clearing_twice_changes_nothing_more(text):
+def test_redaction_accepts_any_text_and_is_idempotent(text):
     once = redacted_text(text)
     assert redacted_text(once) == once
     redacted_command([text, text])
@@ -168,7 +168,7 @@ def test_any_text_can_be_cleared_and_clearing_twice_changes_nothing_more(text):
     st.lists(st.one_of(QUIET, st.integers(0, 10**9).map(str), st.floats(0, 1).map(str)), min_size=1, max_size=6),
     st.sampled_from(["-", "_", "/", ".", " "]),
 )
-def test_names_of_words_and_numbers_stay(parts, between):
+def test_names_of_words_and_numbers_are_kept(parts, between):
     text = between.join(parts)
     assume(
         not any(

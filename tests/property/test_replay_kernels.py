@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from hotloop.training.replay import frame_kernels, kernels, prioritised, reference, sum_tree
 from hotloop.training.replay.kernels import Shape
-from hotloop.training.replay.records import FINAL, FLAGS, START, TERMINATED, TRUNCATED
+from hotloop.training.replay.record_layout import FINAL, FLAGS, START, TERMINATED, TRUNCATED
 from hotloop.training.replay.sum_tree import FAN, SumTree, level_offsets
 
 seeds = st.integers(0, 2**63 - 1)
@@ -20,7 +20,7 @@ compiled = settings(max_examples=60, deadline=None)
 
 @st.composite
 def rings(draw: st.DrawFn, frames: bool = False) -> tuple[Shape, np.ndarray, np.ndarray]:
-    """A shape, heads and records as writers leave them, with gaps where one was killed."""
+    """A shape, heads and records as writers leave them, with gaps where a writer was killed."""
     ahead = draw(st.integers(1 if frames else 0, 3))
     back = draw(st.integers(0, 3)) if frames else 0
     guard = draw(st.integers(0, 2))
@@ -43,7 +43,7 @@ def rings(draw: st.DrawFn, frames: bool = False) -> tuple[Shape, np.ndarray, np.
 
 
 def assert_same(arguments: tuple[Any, ...], kernel: Any, plain: Any) -> None:
-    """Call both with copies of the same arguments; compare their results and the arrays they write."""
+    """Call both with copies of the same arguments; compare their results and the arrays they modify."""
     first, second = (tuple(_copy(each) for each in arguments) for _ in range(2))
     _equal(kernel(*first), plain(*second))
     for a, b in zip(first, second, strict=True):
@@ -177,7 +177,7 @@ def test_sum_tree(values: list[float], data: st.DataObject) -> None:
 
 @compiled
 @given(st.lists(st.tuples(st.integers(0, 299), priorities), min_size=1, max_size=60), seeds)
-def test_root_is_the_sum_of_the_leaves_after_any_updates(history: list[tuple[int, float]], seed: int) -> None:
+def test_the_root_is_the_sum_of_the_leaves_after_any_updates(history: list[tuple[int, float]], seed: int) -> None:
     tree, plain = SumTree(300), [0.0] * 300
     for k in range(0, len(history), 7):
         part = history[k : k + 7]
@@ -198,7 +198,7 @@ def test_root_is_the_sum_of_the_leaves_after_any_updates(history: list[tuple[int
 
 @compiled
 @given(st.integers(1, 5000))
-def test_levels_are_large_enough(leaves: int) -> None:
+def test_tree_levels_are_large_enough(leaves: int) -> None:
     offsets = level_offsets(leaves)
     assert offsets[1] >= leaves and offsets[-1] - offsets[-2] == 1
     for below, here, above in zip(offsets, offsets[1:], offsets[2:], strict=False):

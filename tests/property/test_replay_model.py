@@ -1,4 +1,4 @@
-"""Replays sample exactly the transitions of a plain list-based model."""
+"""Replays sample exactly the transitions of a list-based model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ compiled = settings(max_examples=60, deadline=None)
 
 @dataclass
 class Step:
-    """What happened in one environment in one step: observations are numbers that never come twice."""
+    """One step of one environment: observations are unique numbers."""
 
     obs: int
     next_obs: int
@@ -42,7 +42,7 @@ class Model:
     numbers: int = 0
 
     def vector_step(self, rng: np.random.Generator) -> list[Step]:
-        """Let one step happen in every environment."""
+        """Step every environment once."""
         for lane, before in enumerate(self.lanes):
             if self.fresh[lane]:
                 obs, seen = self._number(), []
@@ -54,7 +54,7 @@ class Model:
         return [steps[-1] for steps in self.lanes]
 
     def cut(self) -> None:
-        """Leave all episodes where they are."""
+        """Abandon all running episodes."""
         self.fresh = [True] * len(self.fresh)
 
     def _number(self) -> int:
@@ -62,7 +62,7 @@ class Model:
         return self.numbers
 
     def n_steps(self, lane: int, at: int, n: int) -> list[Step]:
-        """The steps from one on: n of them, or fewer where its episode ends or was cut off."""
+        """The n steps from this one on, or fewer if its episode ends or was cut off."""
         taken = [self.lanes[lane][at]]
         while not taken[-1].ended and len(taken) < n and at + len(taken) < len(self.lanes[lane]):
             following = self.lanes[lane][at + len(taken)]
@@ -121,7 +121,7 @@ def draw_all(replay: Any, seed: int, rounds: int = 25) -> list[tuple[Any, ...]]:
         try:
             batch = replay.sample(held, rng)
         except ReplayError:
-            break  # steps, but no complete one: the caller checks that none was to be expected
+            break  # there are steps but no complete transition: the caller checks that none was expected
         for i, index in enumerate(batch.index.tolist()):
             if index not in found:
                 found[index] = tuple(each[i].copy() for each in batch)
@@ -196,7 +196,7 @@ def test_frame_replay(history: dict[str, Any]) -> None:
             at = lane_slots[slot]
             if at is None:
                 continue
-            # The next frame of a step that was cut off was never stored.
+            # The next frame of a cut-off step was never stored.
             taken = model.n_steps(lane, at, n + 1)
             if any(step.ended for step in taken[:n]) or len(taken) == n + 1:
                 possible.add((lane, slot))

@@ -1,4 +1,4 @@
-"""The kernels make, play, observe, draw and solve boards exactly as the plain-Python reference does."""
+"""The kernels generate, play, observe, draw and solve boards exactly like the Python reference."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_kernel_matches_reference(options: dict[str, Any], seed: int, chance: in
 
 @settings(max_examples=8, deadline=None)
 @given(SIZES, ROBOTS, st.integers(0, 2**63), st.integers(0, 2**31))
-def test_pictures_match_reference(size: int, robots: int, seed: int, chance: int) -> None:
+def test_images_match_reference(size: int, robots: int, seed: int, chance: int) -> None:
     compare_with_reference(
         {"size": size, "robots": robots, "observation": "rgb", "max_steps": 3}, seed, chance, steps=5
     )
@@ -84,7 +84,7 @@ def test_pictures_match_reference(size: int, robots: int, seed: int, chance: int
 
 @settings(max_examples=5, deadline=None)
 @given(st.sampled_from([(0, 16, 4), (0, 9, 3), (1, 9, 1), (3, 8, 2)]), st.integers(0, 2**63))
-def test_boards_of_a_level_match_reference(case: tuple[int, int, int], seed: int) -> None:
+def test_generated_boards_match_reference(case: tuple[int, int, int], seed: int) -> None:
     level, size, robots = case
     compare_with_reference({"level": level, "size": size, "robots": robots, "max_steps": 4}, seed, seed % 1000, steps=6)
 
@@ -206,7 +206,7 @@ def test_solver_matches_a_plain_search(size: int, robots: int, seed: int) -> Non
 
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 2**63))
-def test_solver_on_whole_boards(seed: int) -> None:
+def test_solver_on_full_size_boards(seed: int) -> None:
     board = reference.make(RicochetConfig(), seed)
     expected, found = reference.solve(board, 3), solve(reference.pack([board]), most=3)
     assert (found.length if found else UNKNOWN) == (len(expected) if expected else UNKNOWN)

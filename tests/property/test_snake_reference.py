@@ -29,7 +29,7 @@ MASK = (1 << 64) - 1
 
 
 def careful_action(config: SnakeConfig, game: reference.Game, rng: random.Random) -> int:
-    """Mostly move towards the food and away from death, so that snakes grow and die of every cause."""
+    """Mostly move towards the food and avoid death, so that snakes grow and die of every cause."""
     actions = list(range(3 if config.actions == "relative" else 4))
     rng.shuffle(actions)
     if rng.random() < 0.03:
@@ -143,7 +143,7 @@ def test_count_ones_and_lowest_one(value: int) -> None:
 
 @settings(max_examples=100, deadline=None)
 @given(st.integers(5, 64), st.floats(0.3, 1.0), st.integers(0, 2**31))
-def test_flood_matches_a_search(board: int, density: float, chance: int) -> None:
+def test_flood_fill_matches_a_plain_search(board: int, density: float, chance: int) -> None:
     rng = random.Random(chance)
     free = {(x, y) for x in range(board) for y in range(board) if rng.random() < density} | {(board // 2, board // 3)}
     start = rng.choice(sorted(free))

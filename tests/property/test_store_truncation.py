@@ -1,4 +1,4 @@
-"""Files that were cut at any byte are read up to the last whole batch; what was written is read back."""
+"""Written files are read back; files truncated at any byte are read up to the last complete batch."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def joined(parts: list[dict[str, list[int]]], table: str) -> dict[str, list[int]
 
 
 def read(folder: Path, table: str) -> dict[str, list[int]]:
-    return {name: column.tolist() for name, column in stream_store.read_table(folder, table).items()}
+    return {name: column.tolist() for name, column in stream_store.read_file(folder, table).columns.items()}
 
 
 @given(batches(), st.booleans())
 @settings(max_examples=40, deadline=None)
-def test_what_was_written_is_read_back(given_batches, closed):
+def test_written_batches_are_read_back(given_batches, closed):
     table, parts = given_batches
     with TemporaryDirectory() as place:
         files = stream_store.ProcessFiles(Path(place) / "p")
@@ -62,7 +62,7 @@ def test_what_was_written_is_read_back(given_batches, closed):
 
 @given(batches(), st.data())
 @settings(max_examples=60, deadline=None)
-def test_a_cut_stream_is_read_up_to_its_last_whole_batch(given_batches, data):
+def test_a_truncated_stream_is_read_up_to_its_last_complete_batch(given_batches, data):
     table, parts = given_batches
     with TemporaryDirectory() as place:
         files = stream_store.ProcessFiles(Path(place) / "p")
@@ -83,7 +83,7 @@ def test_a_cut_stream_is_read_up_to_its_last_whole_batch(given_batches, data):
 
 @cache
 def a_run() -> Path:
-    """A run of several windows that was not closed, as a killed one is."""
+    """A run of several windows that was not closed, as if killed."""
     folder = Path(mkdtemp(prefix="hotloop-test-"))
     with pytest.MonkeyPatch.context() as patch, scripted_run(folder / "whole", patch) as run:
         for second in range(3):
@@ -98,7 +98,7 @@ def a_run() -> Path:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def clear_the_run():
+def clear_recording():
     yield
     shutil.rmtree(a_run())
 
@@ -111,7 +111,7 @@ FILES = (
 
 
 def check_cut(name: str, keep: int) -> None:
-    """Load the run with one file cut to `keep` bytes: a trace that adds up, or one clear error."""
+    """Load the run with one file truncated to `keep` bytes: the trace adds up, or there is one clear error."""
     cut = a_run() / "cut"
     shutil.copytree(a_run() / "whole", cut)
     try:
@@ -121,7 +121,7 @@ def check_cut(name: str, keep: int) -> None:
             trace = load(cut)
             assert sum(node.self_ns for node in trace.thread.nodes) == trace.thread.wall_ns
             assert all(node.self_ns >= 0 for node in trace.thread.nodes)
-            summary.phases(trace), summary.spans(trace), summary.counts(trace), summary.rates(trace)
+            summary.phases(trace.thread), summary.spans(trace.thread), summary.counts(trace), summary.rates(trace)
         except RunUnreadable as error:
             assert str(cut) in str(error)
     finally:
@@ -130,26 +130,26 @@ def check_cut(name: str, keep: int) -> None:
 
 @given(st.sampled_from(FILES), st.floats(0, 1))
 @settings(max_examples=120, deadline=None)
-def test_a_run_with_any_file_cut_anywhere_loads_or_says_why_not(name, part):
+def test_a_run_with_a_truncated_file_loads_or_reports_why_not(name, part):
     size = (a_run() / "whole" / name).stat().st_size
     check_cut(name, round(part * size))
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_run_with_an_empty_file_loads_or_says_why_not(name):
+def test_a_run_with_an_empty_file_loads_or_reports_why_not(name):
     check_cut(name, 0)
 
 
-def test_the_whole_run_is_what_was_scripted():
+def test_an_undamaged_run_equals_the_script():
     trace = load(a_run() / "whole")
     assert trace.main.counts["env_steps"] == 15
-    # The loop begins inside the first call of "train".
+    # The loop starts inside the first call of "train".
     assert trace.thread.wall_ns == 3000 * MS
 
 
 @given(st.binary(max_size=300), st.sampled_from(FILES))
 @settings(max_examples=60, deadline=None)
-def test_a_file_with_other_content_never_causes_a_traceback(content, name):
+def test_a_file_with_unexpected_content_never_causes_a_traceback(content, name):
     cut = a_run() / "foreign"
     shutil.copytree(a_run() / "whole", cut)
     try:
@@ -164,7 +164,7 @@ def test_a_file_with_other_content_never_causes_a_traceback(content, name):
 
 @pytest.mark.parametrize("source", TABLES)
 @pytest.mark.parametrize("target", TABLES)
-def test_a_table_in_place_of_another_never_causes_a_traceback(source, target):
+def test_swapped_tables_never_cause_a_traceback(source, target):
     cut = a_run() / "other"
     shutil.copytree(a_run() / "whole", cut)
     try:
@@ -178,9 +178,9 @@ def test_a_table_in_place_of_another_never_causes_a_traceback(source, target):
         shutil.rmtree(cut)
 
 
-def test_missing_tables_are_empty(tmp_path):
+def test_missing_tables_are_read_as_empty(tmp_path):
     for table in TABLES:
-        found = stream_store.read_table(tmp_path, table)
+        found = stream_store.read_file(tmp_path, table).columns
         assert set(found) == set(stream_store.SCHEMAS[table].names)
         assert all(len(column) == 0 for column in found.values())
     assert stream_store.read_totals(tmp_path).batches == ()

@@ -1,15 +1,15 @@
-"""Bugs of the correction that were found once."""
+"""Regression tests for fixed bugs of the overhead correction."""
 
 from __future__ import annotations
 
 import pytest
 
-from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 
 
-def test_costs_of_counted_calls_do_not_eat_up_a_caller_that_was_thinned_as_well():
-    # Both were timed in one of 64 blocks. The wrappers' cost of all calls was taken off the caller's unscaled total,
-    # which left nothing of it, and of what it called.
+def test_the_overhead_of_counted_calls_does_not_consume_a_thinned_caller():
+    # Both were timed in one of 64 blocks. The wrapper overhead of all calls was subtracted from the caller's unscaled
+    # total, which left nothing of it or of its callees.
     tree = [
         Entry(0, -1, "root", 0, 0, 64_000_000, 0),
         Entry(1, 0, "span", 1, 100, 990_000, 190_000),

@@ -1,4 +1,4 @@
-"""Bugs that pipelines had, each with the test that would have found it."""
+"""Regression tests for fixed bugs of the pipelines."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from hotloop.cli import evaluate, play
 from hotloop.errors import HotloopError
 from hotloop.files import write_whole
 from hotloop.training.agents import load
-from hotloop.training.pipelines import dqn_snake
+from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, PPORule, QRule, QShape
+from hotloop.training.pipelines import dqn_snake, ppo_snake
 from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver
 from hotloop.training.run.counts import Counts
-from hotloop.training.run.resume import read_saved
+from hotloop.training.run.saved_training import read_saved
 from hotloop.training.worker_process import STOPPING
 
 HALVES = """
@@ -51,10 +52,10 @@ except Seen:
 """
 
 
-def test_torchs_helping_threads_compute_without_subnormal_numbers(tmp_path):
-    """They had been started by the making of the agent, before subnormal numbers were switched off.
+def test_torchs_worker_threads_flush_subnormal_numbers(tmp_path):
+    """They were started when the agent was created, before flushing of subnormal numbers was enabled.
 
-    Adam got slower and slower in the half of the weights that they work on; `hotloop explain` said so.
+    Adam became slower and slower in the half of the weights that they update, as `hotloop explain` reported.
     """
     code = HALVES.replace("OUT", str(tmp_path / "run"))
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
@@ -62,8 +63,8 @@ def test_torchs_helping_threads_compute_without_subnormal_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("command", [evaluate, play])
-def test_agents_play_with_one_thread(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With torch's two, an evaluation beside a training took three times as long, most of it spent waiting."""
+def test_agents_play_with_one_torch_thread(command: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With torch's default of two, an evaluation during training took three times as long, mostly waiting."""
     seen = []
 
     def load_agent(*_: object) -> None:
@@ -111,8 +112,8 @@ UNFIT_CURVES = {
 
 
 @pytest.mark.parametrize("kind", UNFIT_CURVES)
-def test_a_resumed_curve_that_cannot_be_read_is_one_warning(kind: str, tmp_path: Path, capsys) -> None:
-    """A pipe in its place was waited for without end, and a link to /dev/zero read until memory was full."""
+def test_an_unreadable_curve_of_a_resumed_run_gives_one_warning(kind: str, tmp_path: Path, capsys) -> None:
+    """A pipe in its place blocked forever, and a link to /dev/zero was read until memory was full."""
     run(Trainee([1.0]), options(tmp_path, steps=20))
     curve = tmp_path / "run" / "progress.csv"
     curve.unlink()
@@ -120,13 +121,13 @@ def test_a_resumed_curve_that_cannot_be_read_is_one_warning(kind: str, tmp_path:
     make(curve)
     more = options(tmp_path, steps=40, out=tmp_path / "more", resume=tmp_path / "run")
     assert run(Trainee([1.0]), more).exit_code == 0
-    (told,) = capsys.readouterr().err.splitlines()
-    assert f"cannot carry over the curve in {curve} (" in told
-    assert reason in told
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"cannot continue the curve in {curve} (" in line
+    assert reason in line
     assert (tmp_path / "more" / "progress.csv").read_text().startswith("env_steps,")
 
 
-def test_a_resumed_curve_may_be_missing_or_torn_at_its_end(tmp_path: Path, capsys) -> None:
+def test_the_curve_of_a_resumed_run_may_be_missing_or_truncated(tmp_path: Path, capsys) -> None:
     run(Trainee([1.0]), options(tmp_path, steps=20))
     curve = tmp_path / "run" / "progress.csv"
     with curve.open("a") as file:
@@ -138,8 +139,8 @@ def test_a_resumed_curve_may_be_missing_or_torn_at_its_end(tmp_path: Path, capsy
     assert capsys.readouterr().err == ""
 
 
-def test_a_best_that_leads_to_itself_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """`Path.resolve` raises a RuntimeError for it, which nobody expected."""
+def test_a_best_link_to_itself_is_reported_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`Path.resolve` raises a RuntimeError for it, which was not handled."""
     run(Trainee([1.0]), options(tmp_path, steps=20))
     folder = tmp_path / "run" / "checkpoints"
     (folder / "best").unlink()
@@ -149,14 +150,14 @@ def test_a_best_that_leads_to_itself_is_one_line(tmp_path: Path, capsys: pytest.
         with pytest.raises(HotloopError, match=r"best cannot be followed \(Too many levels .*: remove this link"):
             run(Trainee([1.0]), more)
         assert not (tmp_path / "more").exists()
-    # A run whose own is broken while it trains keeps all of its checkpoints, and says so.
+    # If the run's own link breaks during training, all checkpoints are kept, with a message.
     saver = Saver(tmp_path / "run", 1, warn=print)
     assert saver.save(40, {"learner": {"w": np.zeros(1)}}, {})
     assert "cannot remove old checkpoints" in capsys.readouterr().out
     assert len(list(folder.glob("step-*"))) == 2
 
 
-def test_a_file_to_write_that_leads_to_itself_is_an_error_of_the_system(tmp_path: Path) -> None:
+def test_writing_to_a_link_to_itself_raises_oserror(tmp_path: Path) -> None:
     loop = tmp_path / "loop.json"
     loop.symlink_to(loop.name)
     with pytest.raises(OSError, match="Too many levels"):
@@ -164,18 +165,18 @@ def test_a_file_to_write_that_leads_to_itself_is_an_error_of_the_system(tmp_path
 
 
 @pytest.mark.parametrize("device", ["meta", "hpu", "privateuseone", "fpga", "nonsense", "cuda:99"])
-def test_a_device_that_cannot_compute_is_one_short_line(device: str, tmp_path: Path, capsys) -> None:
-    """Some raised errors that nobody expected, one passed the test and holds no data, and some told a page."""
+def test_an_unusable_device_is_reported_in_one_short_line(device: str, tmp_path: Path, capsys) -> None:
+    """Some raised unhandled errors, one passed the check but holds no data, and some printed a page of text."""
     calls = (
         ["train", "dqn-snake", "--envs", "8", "--steps", "64", "--out", tmp_path / "run", "--device", device],
         ["evaluate", tmp_path, "--device", device],
         ["play", tmp_path, "--device", device],
     )
     for words in calls:
-        (told,) = refusal(capsys, *words)
-        assert told.startswith(f"hotloop: --device {device} cannot be used (")
-        assert told.endswith("): give cpu")
-        assert len(told) < 200
+        (line,) = refusal(capsys, *words)
+        assert line.startswith(f"hotloop: --device {device} cannot be used (")
+        assert line.endswith("): give cpu")
+        assert len(line) < 200
     assert not (tmp_path / "run").exists()
 
 
@@ -207,8 +208,8 @@ sys.exit(main.main())
 
 
 @pytest.mark.parametrize("first", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_signals_that_come_late_leave_the_exit_code_of_the_first(first: signal.Signals, tmp_path: Path) -> None:
-    """Once the handlers were given back, another signal ended the process with its own exit code."""
+def test_late_signals_do_not_change_the_exit_code(first: signal.Signals, tmp_path: Path) -> None:
+    """Once the handlers were restored, another signal ended the process with its own exit code."""
     words = ["train", "dqn-snake", "--kernel", "numba", "--envs", "8", "--seconds", "1000", "--eval-episodes", "0"]
     words += ["--no-tensorboard", "--no-profile", "--quiet", "--json", "--out", str(tmp_path / "run")]
     code = LATE_SIGNALS.replace("FIRST", str(int(first))).replace("WORDS", repr(words))
@@ -217,7 +218,7 @@ def test_signals_that_come_late_leave_the_exit_code_of_the_first(first: signal.S
     assert json.loads(done.stdout)["stopped_by"] == first.name
 
 
-def test_a_caller_gets_its_handlers_back_also_after_a_signal(tmp_path: Path) -> None:
+def test_signal_handlers_are_restored_after_a_signal(tmp_path: Path) -> None:
     before = [signal.getsignal(each) for each in STOPPING]
     result = run(Trainee([]), options(tmp_path, steps=1000), {50: lambda: os.kill(os.getpid(), signal.SIGTERM)})
     assert result.exit_code == 143
@@ -225,7 +226,7 @@ def test_a_caller_gets_its_handlers_back_also_after_a_signal(tmp_path: Path) -> 
 
 
 class Diverging(Trainee):
-    """Its weights are not finite from a step on."""
+    """Its weights become non-finite at a given step."""
 
     def __init__(self, scores: list[float], from_step: int, value: float) -> None:
         super().__init__(scores)
@@ -238,20 +239,20 @@ class Diverging(Trainee):
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
-def test_a_training_that_diverges_keeps_its_good_checkpoints(value: float, tmp_path: Path, capsys) -> None:
-    """Each checkpoint was replaced by one that nothing can read, with exit code 0."""
+def test_a_diverging_training_keeps_its_good_checkpoints(value: float, tmp_path: Path, capsys) -> None:
+    """Each checkpoint was replaced by an unreadable one, with exit code 0."""
     every = options(tmp_path, steps=100, eval_every=30, checkpoint_every=10, keep=2)
     result = run(Diverging([1.0, 5.0, np.nan, 9.0], 50, value), every)
     assert (result.exit_code, result.checkpoint) == (2, str(tmp_path / "run" / "checkpoints" / "step-000000000040"))
     names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert names == {"best", "step-000000000030", "step-000000000040"}
     assert (tmp_path / "run" / "checkpoints" / "best").resolve().name == "step-000000000030"
-    (told,) = capsys.readouterr().err.splitlines()
-    assert f"weights are not finite at 50 steps ({value} in learner w), and are not saved: lower the learning" in told
-    assert told.endswith(f"the last good checkpoint is kept, {result.checkpoint}")
+    (line,) = capsys.readouterr().err.splitlines()
+    assert f"weights are not finite at 50 steps ({value} in learner w), and are not saved: lower the learning" in line
+    assert line.endswith(f"the last good checkpoint is kept, {result.checkpoint}")
 
 
-def test_a_score_that_is_no_number_is_never_the_best(tmp_path: Path) -> None:
+def test_a_nan_score_is_never_the_best(tmp_path: Path) -> None:
     result = run(Trainee([np.nan, 2.0]), options(tmp_path, steps=40, eval_every=30))
     assert (result.exit_code, result.best_eval_score) == (0, 2.0)
 
@@ -267,12 +268,12 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("kind", [None, *COUNTS])
-def test_counts_that_contradict_the_rest_are_refused(kind: str | None, tmp_path: Path) -> None:
-    """A checkpoint with counts of 0, or of 2**53, was resumed as if it were of that step."""
-    told = COUNTS[kind] if kind else {"env_steps": 20, "frames": 20, "updates": 8, "episodes": 2}
+def test_inconsistent_counts_are_rejected(kind: str | None, tmp_path: Path) -> None:
+    """A checkpoint with counts of 0 or 2**53 was resumed from that step."""
+    counts = COUNTS[kind] if kind else {"env_steps": 20, "frames": 20, "updates": 8, "episodes": 2}
     path = checkpoint.step_path(tmp_path, 20)
     groups = {"learner": {"updates": np.array(8)}, "episodes": {"ended": np.array(2)}}
-    checkpoint.write(path, groups, {"pipeline": "fake", "config": {}, "counts": told, "best": None})
+    checkpoint.write(path, groups, {"pipeline": "fake", "config": {}, "counts": counts, "best": None})
     (tmp_path / "checkpoints" / "best").symlink_to(path.name)
     for name in ("best", path.name):
         if kind is None:
@@ -283,9 +284,20 @@ def test_counts_that_contradict_the_rest_are_refused(kind: str | None, tmp_path:
 
 
 @pytest.mark.parametrize("value", [-1e308, 1.7e308, float("inf"), float("nan")])
-def test_a_setting_that_32_bits_cannot_hold_is_refused(value: float) -> None:
-    """A reward of 1e308 overflowed, and NumPy said so on stderr with lines of our source."""
+def test_a_setting_that_does_not_fit_in_float32_is_rejected(value: float) -> None:
+    """A reward of 1e308 overflowed, and NumPy printed a warning with our source lines."""
     with pytest.raises(HotloopError, match=r"reward.food"):
         configuration.with_settings(dqn_snake.Config(), {"reward_food": value}, "a checkpoint")
     with pytest.raises(HotloopError, match=r"--reward-food is .*: give a finite number, from"):
         configuration.check_finite(dqn_snake.Config(reward_food=value))
+
+
+def test_the_numba_kernels_are_offered_only_for_the_losses_that_they_compute() -> None:
+    """With a user's own loss, `choose_kernel` could pick a numba kernel, which ignored it."""
+    dqn = DQN(DQNConfig(QShape((4,), 3, (8,))), QRule(lambda *_: (torch.zeros(()), torch.zeros(1)), lambda *_: None))
+    ppo = PPO(PPOConfig((4,), 3), PPORule(ppo_snake.ppo_loss))
+    assert dqn.supported_kernels() == ["torch", "torch-fused", "compile"]
+    assert ppo.supported_kernels() == ["torch"]
+    for learner in (dqn, ppo):
+        with pytest.raises(HotloopError, match=r"the 'numba' kernel cannot run this loss: choose one of torch"):
+            learner.use("numba")

@@ -1,4 +1,4 @@
-"""Bugs of the recorder that were found once."""
+"""Regression tests for fixed bugs of the recorder."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from hotloop.spans.registry import hook_span
 MS = 1_000_000
 
 
-def test_calls_are_exact_although_the_first_window_ends_at_the_first_step(tmp_path, monkeypatch):
-    """Calls drained with the first window were counted there, and made the loop's calls too many."""
+def test_calls_are_exact_when_the_first_window_ends_at_the_first_step(tmp_path, monkeypatch):
+    """Calls drained with the first window were counted there, so the loop had too many calls."""
     with scripted_run(tmp_path, monkeypatch) as run:
         for _ in range(4):
             run.during("load", 25 * MS)
@@ -30,13 +30,13 @@ def test_calls_are_exact_although_the_first_window_ends_at_the_first_step(tmp_pa
         for _ in range(50):
             run.during("env.step", 10 * MS, "env_steps")
     trace = load(tmp_path)
-    calls = {row.name: row.calls for row in summary.spans(trace) if not row.name.startswith("(")}
+    calls = {row.name: row.calls for row in summary.spans(trace.thread) if not row.name.startswith("(")}
     assert calls == {"env.step": 100, "load": 50}
     assert trace.main.counts["env_steps"] == 100
 
 
-def test_the_loop_begins_with_the_outermost_environment(tmp_path, monkeypatch):
-    """It began with the innermost one, so that the first step's wrappers were taken for start-up."""
+def test_the_loop_starts_with_the_outermost_environment(tmp_path, monkeypatch):
+    """It started with the innermost one, so the wrappers of the first step were counted as start-up."""
     with scripted_run(tmp_path, monkeypatch) as run:
         run.spend(70 * MS)
         for _ in range(3):
@@ -48,7 +48,7 @@ def test_the_loop_begins_with_the_outermost_environment(tmp_path, monkeypatch):
     assert trace.thread.wall_ns == 30 * MS
 
 
-def test_a_step_counted_after_its_span_begins_the_loop_with_that_span(tmp_path, monkeypatch):
+def test_a_step_counted_after_its_span_starts_the_loop_at_that_span(tmp_path, monkeypatch):
     with scripted_run(tmp_path, monkeypatch) as run:
         run.during("env.reset", 20 * MS)
         run.spend(50 * MS)
@@ -60,8 +60,8 @@ def test_a_step_counted_after_its_span_begins_the_loop_with_that_span(tmp_path, 
     assert trace.thread.wall_ns == 30 * MS
 
 
-def test_steps_without_a_span_begin_the_loop_without_turning_time_back(tmp_path, monkeypatch):
-    """The loop was begun at the last block's begin, which may lie before what had been folded already."""
+def test_steps_without_a_span_start_the_loop_and_keep_time_monotonic(tmp_path, monkeypatch):
+    """The loop was started at the beginning of the last block, which may precede events already folded."""
     with scripted_run(tmp_path, monkeypatch) as run:
         run.during("loss", 40 * MS)
         run.second()
@@ -74,8 +74,8 @@ def test_steps_without_a_span_begin_the_loop_without_turning_time_back(tmp_path,
     assert (trace.main.windows.end_ns >= trace.main.windows.start_ns).all()
 
 
-def test_what_is_not_recorded_any_more_is_no_time_of_the_run(tmp_path, monkeypatch):
-    """With a limit in seconds, all that the script did after it was put down as one long gap."""
+def test_time_after_the_recording_ended_is_not_part_of_the_run(tmp_path, monkeypatch):
+    """With a limit in seconds, everything after it was recorded as one long gap."""
     options = RecordOptions(hz=0, for_s=1.0)
     with scripted_run(tmp_path, monkeypatch, options) as run:
         for _ in range(10):
@@ -84,11 +84,11 @@ def test_what_is_not_recorded_any_more_is_no_time_of_the_run(tmp_path, monkeypat
         run.during("loss", 30_000 * MS)
     trace = load(tmp_path)
     assert trace.thread.wall_ns == 1000 * MS
-    assert sum(row.calls for row in summary.spans(trace)) == 10
+    assert sum(row.calls for row in summary.spans(trace.thread)) == 10
 
 
-def test_events_after_the_moment_of_a_cut_keep_their_length(tmp_path, monkeypatch):
-    """Calls made between reading the clock and reading the log were given no time at all."""
+def test_events_after_a_cut_keep_their_duration(tmp_path, monkeypatch):
+    """Calls made between reading the clock and reading the log got a duration of zero."""
     with scripted_run(tmp_path, monkeypatch) as run:
         run.during("env.step", 10 * MS, "env_steps")
         at = run.now
@@ -96,13 +96,13 @@ def test_events_after_the_moment_of_a_cut_keep_their_length(tmp_path, monkeypatc
         run.recorder._second(at)
         run.during("env.step", 10 * MS, "env_steps")
     trace = load(tmp_path)
-    step = next(row for row in summary.spans(trace) if row.name == "env.step")
+    step = next(row for row in summary.spans(trace.thread) if row.name == "env.step")
     assert (step.calls, step.min_s, step.max_s) == (3, 0.01, 0.01)
     assert trace.main.counts["env_steps"] == 3
 
 
 def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
-    """The tally of thinned spans was read at the end of blocks only, not at the end of the run."""
+    """The tally of thinned spans was read only at the end of blocks, not at the end of the run."""
     from hotloop.spans import registry
 
     each = registry.span("loss.thinned")
@@ -113,16 +113,16 @@ def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
         for _ in range(7):
             run.during(each, 10 * MS)
     trace = load(tmp_path)
-    assert sum(row.calls for row in summary.spans(trace) if row.name == "loss.thinned") == 12
+    assert sum(row.calls for row in summary.spans(trace.thread) if row.name == "loss.thinned") == 12
 
 
-def test_what_happened_before_the_asked_begin_is_not_in_the_first_window(tmp_path, monkeypatch):
-    """CPU time, page faults and pauses were counted from the start of the process's recording on."""
+def test_the_first_window_excludes_what_happened_before_the_requested_start(tmp_path, monkeypatch):
+    """CPU time, page faults and pauses were counted from the start of the recording."""
     from hotloop.profiling.recorder import process_stats as vitals
 
     with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_s=2.0)) as run:
         monkeypatch.setattr(vitals, "process_cpu_ns", run.read)
-        run.recorder._process_marks = run.recorder._marks()
+        run.recorder._windows.restart(run.now, 0)
         for _ in range(5):
             run.during("loss", 1000 * MS)
             run.second()
@@ -133,7 +133,7 @@ def test_what_happened_before_the_asked_begin_is_not_in_the_first_window(tmp_pat
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_steps_before_the_asked_begin_do_not_count(tmp_path, monkeypatch, again):
+def test_steps_before_the_requested_start_are_not_counted(tmp_path, monkeypatch, again):
     with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_steps=20)) as run:
         for _ in range(20):
             run.during("env.step", 10 * MS, "env_steps")
@@ -166,10 +166,10 @@ for i in range(20):
 
 
 @pytest.mark.skipif(
-    not hot_path.ACCELERATED, reason="the Python twin may lose one that comes at a callback's first line"
+    not hot_path.ACCELERATED, reason="the Python implementation may lose one that arrives at a callback's first line"
 )
-def test_ctrl_c_is_not_lost_in_a_garbage_collection(tmp_path):
-    """An interrupt that arrived while the collector's callback ran was printed and forgotten."""
+def test_ctrl_c_during_garbage_collection_is_not_lost(tmp_path):
+    """An interrupt that arrived during the garbage collector's callback was printed and ignored."""
     script = tmp_path / "collecting.py"
     script.write_text(COLLECTING, encoding="utf-8")
     command = [sys.executable, "-m", "hotloop", "run", "--out", str(tmp_path / "run"), str(script)]
@@ -177,8 +177,8 @@ def test_ctrl_c_is_not_lost_in_a_garbage_collection(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_hooks_can_be_installed_beside_classes_that_have_no_module(tmp_path):
-    """SWIG, and so Box2D, makes classes without `__module__`; hooks failed at them, and so did `--functions`."""
+def test_hooks_can_be_installed_if_classes_have_no_module(tmp_path):
+    """SWIG, used by Box2D, creates classes without `__module__`; hooks and `--functions` failed on them."""
     pytest.importorskip("Box2D")
     script = (
         "import sys, Box2D, numba\n"
@@ -192,8 +192,8 @@ def test_hooks_can_be_installed_beside_classes_that_have_no_module(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-def test_an_optimiser_of_an_earlier_recording_hides_no_updates(tmp_path):
-    """The first 49 updates were lost while the optimiser that had led the recording before was still alive."""
+def test_an_optimiser_of_an_earlier_recording_does_not_hide_updates(tmp_path):
+    """The first 49 updates were lost while the main optimiser of the previous recording was still alive."""
     import torch
 
     import hotloop

@@ -1,8 +1,8 @@
-"""Runs a script under `python` and under `hotloop run`, and says what differs.
+"""Runs a script under `python` and under `hotloop run`, and reports the differences.
 
 A case is a file `name.py`, or a folder `name/` with `main.py` and what it needs. `name.json` or `name/case.json` may
-hold settings; `Case` lists them. Both runs happen in a fresh copy of the case at the same path, so that even
-tracebacks can be compared to the letter.
+hold settings; `Case` lists them. Both run in a fresh copy of the case at the same path, so that even tracebacks can be
+compared exactly.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ class Case:
     cwd: str = "."
     stdin: str = ""
     close: list[str] = field(default_factory=list)
-    """Streams that are closed before the start, as by `>&-` in a shell."""
+    """Streams to close before the start, like `>&-` in a shell."""
     links: dict[str, str] = field(default_factory=dict)
-    """Symlinks to make, path to target: not every copy of a repository keeps them."""
+    """Symlinks to create, path to target: not every copy of a repository keeps them."""
     files: list[str] = field(default_factory=list)
-    """Files that the script writes, whose content is compared too."""
+    """Files written by the script, whose content is also compared."""
     recorded: bool = True
-    """Whether the run directory is there in the end."""
+    """Whether the run directory exists at the end."""
     signal: dict[str, str] | None = None
-    """`send`: a signal to send once the line `after_output` was printed."""
+    """`send`: a signal to send after the line `after_output` is printed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a run ended and what it left."""
+    """Exit code, output and files of a run."""
 
     exit_code: int
     stdout: bytes
@@ -118,11 +118,11 @@ def _outcome(case: Case, place: Path, command: list[str], home: Path) -> Outcome
         stderr=subprocess.PIPE,
         preexec_fn=lambda: _prepare(case.close),
     )
-    said = b""
+    output = b""
     if case.signal is not None:
         assert process.stdout is not None
         for line in process.stdout:
-            said += line
+            output += line
             if line.strip().decode() == case.signal["after_output"]:
                 break
         process.send_signal(getattr(signal, case.signal["send"]))
@@ -134,11 +134,11 @@ def _outcome(case: Case, place: Path, command: list[str], home: Path) -> Outcome
         stderr += b"(hangs)\n"
     files = {name: _content(cwd / name) for name in case.files}
     stderr = ADDRESS.sub(b"0x...", OWN_LINES.sub(b"", stderr))
-    return Outcome(process.returncode, ADDRESS.sub(b"0x...", said + stdout), stderr, files)
+    return Outcome(process.returncode, ADDRESS.sub(b"0x...", output + stdout), stderr, files)
 
 
 def _prepare(close: list[str]) -> None:
-    """In the new process: signals as an interactive shell has them; streams closed."""
+    """In the new process: reset signals as in an interactive shell, and close streams."""
     for each in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
         signal.signal(each, signal.SIG_DFL)
     for name in close:

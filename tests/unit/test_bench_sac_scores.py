@@ -1,4 +1,4 @@
-"""What bench/sac_scores.py makes of runs: no evaluation is lost, and an interval of three seeds is wide enough."""
+"""bench/sac_scores.py: no evaluation is lost, and an interval of three seeds is wide enough."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def write(run: Path, rows: list[tuple[object, ...]]) -> None:
     (run / "progress.csv").write_text("\n".join([*lines, ""]))
 
 
-def test_an_evaluation_that_repeats_a_number_is_a_point_of_its_own(scores: ModuleType, tmp_path: Path) -> None:
+def test_an_evaluation_that_repeats_a_number_is_a_separate_point(scores: ModuleType, tmp_path: Path) -> None:
     rows = [
         (40, 1.0, "", "", -5.0),
         (100, 2.0, 7.5, 0.5, -4.0),
         (160, 3.0, 7.5, 0.5, -4.0),
-        (204, 4.0, 8.5, 0.5, -3.0),  # the same share, another return
+        (204, 4.0, 8.5, 0.5, -3.0),  # the same share, a different return
         (260, 5.0, 8.5, 0.5, -3.0),
-        (300, 6.0, 8.5, 0.5, -2.0),  # all the same: only its step tells
+        (300, 6.0, 8.5, 0.5, -2.0),  # all the same: only the step differs
         (340, 7.0, 8.5, 0.5, -2.0),
     ]
     write(tmp_path, rows)
@@ -50,7 +50,7 @@ def test_an_evaluation_that_repeats_a_number_is_a_point_of_its_own(scores: Modul
     assert [each[0] for each in trained] == [40, 100, 204, 300]
 
 
-def test_the_interval_of_three_seeds_is_students(scores: ModuleType) -> None:
+def test_the_interval_of_three_seeds_uses_students_t(scores: ModuleType) -> None:
     low, high = scores.interval(np.array([90.0, 100.0, 110.0]))
     # t of 2 degrees of freedom is 2.92 at 95 %; the standard error is 10 / √3.
     assert low == pytest.approx(100 - 2.919986 * 10 / 3**0.5, abs=1e-4)

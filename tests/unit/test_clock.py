@@ -1,4 +1,4 @@
-"""The device clock with a stand-in device: events are pooled, and read only when the device has passed them."""
+"""The device clock with a fake device: events are pooled, and read only after the device has passed them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hotloop.spans import registry
 
 @dataclass
 class Device:
-    """A device that gets through its work when told to."""
+    """A fake device that completes its work only when the test says so."""
 
     made: int = 0
     asked_ms: float = 0.0
@@ -37,7 +37,7 @@ class Event:
         return later.at_ms - self.at_ms
 
 
-def test_nothing_is_read_before_the_device_is_done():
+def test_events_are_not_read_before_the_device_is_done():
     device = Device()
     clock = DeviceClock(device.event)
     clock.begin(3)
@@ -49,7 +49,7 @@ def test_nothing_is_read_before_the_device_is_done():
     assert clock.poll() == {}
 
 
-def test_nested_spans_have_their_own_times_and_events_are_used_again():
+def test_nested_spans_have_their_own_times_and_events_are_reused():
     device = Device(done_ms=1e9)
     clock = DeviceClock(device.event)
     for _ in range(10):
@@ -63,7 +63,7 @@ def test_nested_spans_have_their_own_times_and_events_are_used_again():
     assert device.made == 4
 
 
-def test_an_end_without_its_begin_is_left_out():
+def test_an_end_without_a_begin_is_ignored():
     clock = DeviceClock(Device(done_ms=1e9).event)
     clock.end(1)
     clock.begin(1)
@@ -71,7 +71,7 @@ def test_an_end_without_its_begin_is_left_out():
     assert clock.poll() == {}
 
 
-def test_a_device_that_falls_behind_does_not_fill_the_memory():
+def test_pending_events_of_a_slow_device_are_bounded():
     device = Device()
     clock = DeviceClock(device.event, most=5)
     for _ in range(100):
@@ -82,7 +82,7 @@ def test_a_device_that_falls_behind_does_not_fill_the_memory():
     assert sum(clock.poll().values()) == 0
 
 
-def test_only_spans_whose_work_a_device_may_do_take_its_time():
+def test_only_spans_that_may_use_the_device_are_timed_on_it():
     device = Device(done_ms=1e9)
     clock = DeviceClock(device.event)
     logs = registry.listen()

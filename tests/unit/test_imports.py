@@ -29,7 +29,7 @@ def test_using_a_span_loads_nothing_heavy() -> None:
     assert modules.isdisjoint(HEAVY)
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_exists() -> None:
     code = "import hotloop\nfor name in hotloop.__all__: getattr(hotloop, name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

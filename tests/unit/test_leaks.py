@@ -1,4 +1,4 @@
-"""Tests of `conftest.py`: the leak check sees what is left behind, and SIGINT reaches the children of a test."""
+"""Tests of `conftest.py`: the leak check detects leaks, and SIGINT reaches the children of a test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-# Started by a shell that ends at once, it is no child of this process, like a test in another worker of pytest-xdist.
+# Started by a shell that exits immediately, so not a child of this process, like a test in another xdist worker.
 STRANGER = """
 import sys
 from multiprocessing.shared_memory import SharedMemory
@@ -27,11 +27,11 @@ print("ended", flush=True)
 
 @pytest.fixture
 def watch(request: pytest.FixtureRequest) -> Any:
-    """The module of the leak check."""
+    """The module with the leak check."""
     return request.config.pluginmanager.get_plugin(str(Path(__file__).parents[1] / "conftest.py"))
 
 
-def test_shared_memory_that_is_still_open_is_seen(watch: Any) -> None:
+def test_open_shared_memory_is_detected(watch: Any) -> None:
     before = watch.take_stock()
     descriptor = os.memfd_create("hotloop-replay")
     inode = os.fstat(descriptor).st_ino
@@ -40,7 +40,7 @@ def test_shared_memory_that_is_still_open_is_seen(watch: Any) -> None:
     assert watch.left_behind(before, watch.take_stock()) == []
 
 
-def test_a_shared_memory_block_is_seen_unless_a_stranger_uses_it(watch: Any) -> None:
+def test_a_shared_memory_block_is_detected_unless_another_program_uses_it(watch: Any) -> None:
     before = watch.take_stock()
     block = SharedMemory(create=True, size=8)
     shell = ["sh", "-c", 'exec 3<&0; "$0" -c "$1" <&3 &', sys.executable, STRANGER]

@@ -1,4 +1,4 @@
-"""How zoo/run.py measures a gain: two scripts in turn, the one standing still while the other runs."""
+"""How zoo/run.py measures a gain: two scripts take turns, one stopped while the other runs."""
 
 from __future__ import annotations
 
@@ -46,33 +46,33 @@ def states(process: psutil.Process) -> set[str]:
     return {each.status() for each in (process, *process.children())}
 
 
-def test_a_script_runs_in_its_turn_and_stands_still_with_its_children_between(zoo: ModuleType, script: Path) -> None:
+def test_a_script_and_its_children_are_stopped_between_turns(zoo: ModuleType, script: Path) -> None:
     with zoo.Runner(script) as runner:
         process = psutil.Process(runner.process.pid)
         for _ in range(3):
-            told = runner.turn()
-            assert told["seconds"] >= 0.02
-            assert told["env_steps"] >= 2
-            assert told["env_steps"] <= 2 * 0.02 / 0.001 + 2, "the steps of this turn, not of all"
+            turn = runner.turn()
+            assert turn["seconds"] >= 0.02
+            assert turn["env_steps"] >= 2
+            assert turn["env_steps"] <= 2 * 0.02 / 0.001 + 2, "the steps of this turn, not of all"
             for _ in range(500):
                 if states(process) == {psutil.STATUS_STOPPED}:
                     break
                 time.sleep(0.01)
             assert states(process) == {psutil.STATUS_STOPPED}
         family = [process, *process.children()]
-    assert not psutil.wait_procs(family)[1], "and nothing is left of it"
+    assert not psutil.wait_procs(family)[1], "no process is left"
 
 
-def test_a_script_that_ends_too_early_says_why(zoo: ModuleType, script: Path) -> None:
+def test_a_script_that_ends_too_early_is_reported_with_its_reason(zoo: ModuleType, script: Path) -> None:
     script.write_text("raise SystemExit('no such game')")
     with pytest.raises(zoo.CaseFailed, match="no such game"):
         zoo.Runner(script)
 
 
-def test_every_case_has_the_same_meter() -> None:
+def test_every_case_has_the_same_meter_module() -> None:
     assert len({each.read_bytes() for each in ZOO.glob("*/meter.py")}) == 1
 
 
-def test_the_speed_of_a_recording_is_told_without_what_recording_cost(zoo: ModuleType) -> None:
+def test_recording_overhead_is_subtracted_from_the_speed(zoo: ModuleType) -> None:
     report = {"counts": {"env_steps": 900}, "wall_s": 10.0, "overhead_share": 0.1}
     assert zoo.unrecorded_speed(report) == pytest.approx(100.0)

@@ -7,8 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 
 
+def whole_number(value: str, least: int = 1) -> int:
+    """Read an integer."""
+    if not value.isdecimal() or int(value) < least:
+        raise argparse.ArgumentTypeError(f"must be a whole number from {least} on, not {value!r}")
+    return int(value)
+
+
 def file_ending_in(suffix: str) -> Callable[[str], Path]:
-    """Return a reader of names of files to be written: what cannot be is said before anything is played or drawn."""
+    """Return a reader of output file names. It rejects a wrong suffix or folder before any work is done."""
 
     def read(value: str) -> Path:
         path = Path(value)

@@ -23,9 +23,8 @@ FPS = 25.0
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument(
-        "--seconds", type=float, default=SECONDS, metavar="N", help=f"of training (default {SECONDS:g})"
-    )
+    seconds = f"duration of the training (default {SECONDS:g})"
+    parser.add_argument("--seconds", type=float, default=SECONDS, metavar="N", help=seconds)
     parser.add_argument("--out", type=Path, metavar="DIR", help="run directory (default: runs/<time>-demo)")
     parser.add_argument("--json", action="store_true", help="print only the result of the training, as JSON")
 
@@ -37,16 +36,15 @@ def run(arguments: argparse.Namespace) -> int:
     from hotloop.training.registry import pipeline
     from hotloop.training.run.config_checks import require_training
     from hotloop.training.run.options import Options
-    from hotloop.training.run.stopping import end_process_with_training
 
     if not arguments.seconds > 0:
         raise HotloopError(f"--seconds is {arguments.seconds}: give a number above 0")
     require_training()
     out = arguments.out or default_path(["demo"])
     module = pipeline(PIPELINE)
-    options = Options(seconds=arguments.seconds, out=out, eval_every=0, eval_episodes=GAMES)
-    if arguments.owns_process:
-        end_process_with_training()
+    options = Options(
+        seconds=arguments.seconds, out=out, eval_every=0, eval_episodes=GAMES, ends_process=arguments.owns_process
+    )
     result: Result = module.train(module.PRESETS["fast"][0], options, TrainingRecording(ProfileOptions()))
     if result.exit_code:
         return result.exit_code
@@ -92,18 +90,16 @@ def _film(out: Path) -> Path:
 def _ending(result: Result, charts: Path, film: Path) -> str:
     run = shlex.quote(result.run_dir)
     greedy = "" if result.eval_score is None else f"; greedy it scores {result.eval_score:.1f} on games it never saw"
-    return "\n".join(
-        printable(line)
-        for line in (
-            "",
-            f"Trained {result.env_steps:,} steps and {result.updates:,} updates in {result.seconds:.0f} s "
-            f"({result.env_steps_per_s:,.0f} steps/s){greedy}.",
-            f"  pictures   {film}   {charts}",
-            "",
-            "Next:",
-            f"  hotloop play {run}                 watch it in the terminal",
-            f"  hotloop train {result.pipeline} --resume {run}    go on training",
-            f"  hotloop explain {run}              where the time went",
-            "  hotloop run train.py                    the same for your own script",
-        )
-    )
+    done = f"Trained {result.env_steps:,} steps and {result.updates:,} updates in {result.seconds:.0f} s"
+    lines = [
+        "",
+        f"{done} ({result.env_steps_per_s:,.0f} steps/s){greedy}.",
+        f"  pictures   {film}   {charts}",
+        "",
+        "Next:",
+        f"  hotloop play {run}                 watch it in the terminal",
+        f"  hotloop train {result.pipeline} --resume {run}    continue training",
+        f"  hotloop explain {run}              where the time went",
+        "  hotloop run train.py                    the same for your own script",
+    ]
+    return "\n".join(map(printable, lines))

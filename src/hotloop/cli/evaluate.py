@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hotloop.cli.output import note
+from hotloop.cli.arguments import whole_number
+from hotloop.cli.output import note, writing
 from hotloop.errors import HotloopError
 from hotloop.escaping import json_text, printable
 from hotloop.files import write_whole
+
+if TYPE_CHECKING:
+    from hotloop.training.agents.load import TrainedAgent
+    from hotloop.training.tasks.game import Played
+
+Place = int | str
+"""Where an agent plays: the size of a board, a level, or an environment."""
 
 SCHEMA = 1
 HEAD = ("mean", "95 % interval", "median", "p5", "p95", "best", "steps", "wins")
@@ -18,18 +26,23 @@ BAR = 30
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or a run directory, of which the best is taken")
-    parser.add_argument("--episodes", type=_whole, default=100, metavar="N", help="episodes a board (default 100)")
-    parser.add_argument("--board", type=_boards, metavar="8,10,15", help="Snake: sizes of board (default: as trained)")
-    parser.add_argument("--official", action="store_true", help="CarRacing: on Gymnasium's own environment, too")
+    parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or run directory (its best checkpoint)")
+    parser.add_argument(
+        "--episodes", type=whole_number, default=100, metavar="N", help="episodes per board (default 100)"
+    )
+    parser.add_argument("--board", type=_boards, metavar="8,10,15", help="Snake: board sizes (default: as trained)")
+    parser.add_argument("--official", action="store_true", help="CarRacing: also on Gymnasium's own environment")
     parser.add_argument("--level", metavar="1-1,1-2", help="Mario: levels; Ricochet: 0,1 (default: as trained; all)")
     parser.add_argument(
-        "--max-steps", type=_whole, metavar="N", help="steps, in CarRacing frames, of an episode (default: as trained)"
+        "--max-steps",
+        type=whole_number,
+        metavar="N",
+        help="steps per episode, in CarRacing frames (default: as trained)",
     )
     parser.add_argument("--compare", type=Path, metavar="OTHER", help="play the same games with another checkpoint")
-    parser.add_argument("--export", type=Path, metavar="DIR", help="save the agent alone, without replay and optimiser")
+    parser.add_argument("--export", type=Path, metavar="DIR", help="save only the agent, without replay and optimiser")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
-    parser.add_argument("--markdown", type=Path, metavar="F.md", help="write the table as Markdown, too")
+    parser.add_argument("--markdown", type=Path, metavar="F.md", help="also write the table as Markdown")
     parser.add_argument("--json", action="store_true", help="print everything as JSON")
 
 
@@ -38,7 +51,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hotloop.training.run.config_checks import require_training, torch_threads
 
     require_training()
-    # One thread: acting for a few games is little work, and two threads wait for each other if anything else is busy.
+    # Acting for a few games is little work: two threads would mostly wait for each other.
     with torch_threads(1):
         return _run(arguments)
 
@@ -77,12 +90,13 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         print(_text(result, kind))
     if arguments.markdown:
-        _write(arguments.markdown, _markdown(result, kind))
+        with writing(arguments.markdown):
+            write_whole(arguments.markdown, _markdown(result, kind).encode())
     return 0
 
 
-def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: str | None) -> list[Any]:
-    """Return where an agent is to play, as its game has it."""
+def choose_places(agent: TrainedAgent, boards: list[int] | None, official: bool, levels: str | None) -> list[Place]:
+    """Return where an agent plays: boards, levels or environments."""
     from hotloop.training.registry import task
 
     task_module = task(agent.pipeline)
@@ -93,8 +107,8 @@ def choose_places(agent: Any, boards: list[int] | None, official: bool, levels: 
     return task_module.levels(agent.config, [name.strip() for name in levels.split(",")])
 
 
-def check_comparable(agent: Any, other: Any, places: list[Any], official: bool) -> None:
-    """Refuse to compare with an agent of another game, or with one that cannot play where the first does."""
+def check_comparable(agent: TrainedAgent, other: TrainedAgent, places: list[Place], official: bool) -> None:
+    """Reject an agent of another game, or one that cannot play in the same places."""
     from hotloop.training.registry import task
 
     task_module = task(agent.pipeline)
@@ -118,7 +132,7 @@ def check_comparable(agent: Any, other: Any, places: list[Any], official: bool) 
             )
 
 
-def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
+def _play(agent: TrainedAgent, place: Place, arguments: argparse.Namespace) -> Played:
     from dataclasses import replace
 
     from hotloop.training.registry import task
@@ -131,11 +145,9 @@ def _play(agent: Any, place: Any, arguments: argparse.Namespace) -> Any:
 
 def _cells(row: dict[str, Any], kind: str) -> list[str]:
     at = row["score_percentiles"]
-    return [
-        str(row[kind]), f"{row['score_mean']:.2f}", _between(row["score_low"], row["score_high"], ".2f"),
-        f"{at['p50']:.0f}", f"{at['p5']:.0f}", f"{at['p95']:.0f}", f"{row['score_max']:.0f}",
-        f"{row['steps_mean']:.0f}", f"{row['success_rate']:.0%}",
-    ]  # fmt: skip
+    interval = _between(row["score_low"], row["score_high"], ".2f")
+    whole = [f"{value:.0f}" for value in (at["p50"], at["p5"], at["p95"], row["score_max"], row["steps_mean"])]
+    return [str(row[kind]), f"{row['score_mean']:.2f}", interval, *whole, f"{row['success_rate']:.0%}"]
 
 
 def _text(result: dict[str, Any], kind: str) -> str:
@@ -168,35 +180,19 @@ def _gain(gain: dict[str, Any], kind: str, other: str) -> str:
 
 
 def _between(low: float | None, high: float | None, form: str) -> str:
-    """Write an interval; a single game has none."""
+    """Return an interval as text; a single game has none."""
     return "unknown" if low is None or high is None else f"{low:{form}} to {high:{form}}"
 
 
 def _markdown(result: dict[str, Any], kind: str) -> str:
-    lines = [
-        f"`{result['checkpoint']}` ({result['pipeline']}, {result['env_steps']:,} steps), greedy on held-out seeds:",
-        "",
-    ]
+    about = f"{result['pipeline']}, {result['env_steps']:,} steps"
+    lines = [f"`{result['checkpoint']}` ({about}), greedy on held-out seeds:", ""]
     lines += ["| " + " | ".join([kind, *HEAD]) + " |", "|" + " ---: |" * (len(HEAD) + 1)]
     lines += ["| " + " | ".join(_cells(row, kind)) + " |" for row in result[f"{kind}s"]]
     gains = result.get("compare", {}).get(f"{kind}s", [])
     lines += ["", *(_gain(gain, kind, result["compare"]["checkpoint"]) + "  " for gain in gains)] if gains else []
     lines += ["", _gain(result["official"], kind, result["official"]["against"])] if "official" in result else []
     return "\n".join([*map(printable, lines), ""])
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        write_whole(path, text.encode())
-    except OSError as error:
-        raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    note(f"wrote {path}")
-
-
-def _whole(value: str) -> int:
-    if not value.isdigit() or int(value) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number from 1 on, not {value!r}")
-    return int(value)
 
 
 def _boards(value: str) -> list[int]:

@@ -13,7 +13,7 @@ SCHEMA = 1
 OPENING = {
     "perfetto": "open it in https://ui.perfetto.dev (drag it there; nothing is uploaded) or chrome://tracing",
     "speedscope": "open it in https://www.speedscope.app (nothing is uploaded), view Left Heavy",
-    "csv": "pandas.read_csv, one file a table",
+    "csv": "pandas.read_csv, one file per table",
     "tensorboard": "tensorboard --logdir {path}",
 }
 
@@ -24,11 +24,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = f"formats:\n{known}\n  chrome       the same as perfetto\n\nEach is described in docs/export.md."
     parser.add_argument("RUN", nargs="?", help="run directory, or its name in runs/ (default: the newest in runs/)")
     parser.add_argument("--to", required=True, choices=[*FORMATS, *ALIASES], metavar="FORMAT", help="see below")
-    parser.add_argument(
-        "--output", type=Path, metavar="PATH",
-        help="file to write, or folder for csv and tensorboard; F.json.gz compresses (default: named after the run)",
-    )  # fmt: skip
-    parser.add_argument("--force", action="store_true", help="replace what is there")
+    output = "file to write, or folder for csv and tensorboard; F.json.gz compresses (default: named after the run)"
+    parser.add_argument("--output", type=Path, metavar="PATH", help=output)
+    parser.add_argument("--force", action="store_true", help="overwrite existing files")
     parser.add_argument("--json", action="store_true", help="print what was written as JSON")
 
 

@@ -1,6 +1,6 @@
-"""`hotloop`: finds the subcommand, loads only that one, and turns mistakes into one line and an exit code.
+"""`hotloop`: imports and runs the subcommand, and turns errors into one line and an exit code.
 
-Exit codes: 0 done, 1 the answer is bad news, 2 the call was wrong, 130 interrupted.
+Exit codes: 0 done, 1 bad result (such as a failed gate), 2 wrong call, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,12 +14,15 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from hotloop.cli.output import note
-from hotloop.errors import INTERRUPTED, HotloopError, Interrupted
+from hotloop.errors import INTERRUPTED, HotloopError, Interrupted, interrupt_in
 from hotloop.escaping import printable
 from hotloop.files import silence
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsWrite
 
 COMMANDS = {
     "demo": "a minute: train Snake, see where the time goes",
@@ -36,18 +39,18 @@ COMMANDS = {
 WRONG_CALL = 2
 DISK_TROUBLE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG}
 BROKEN_PIPE = 141
-"""What a shell reports for a program that was writing into a pipe when its reader went away."""
+"""Exit code that a shell reports for a program that wrote into a closed pipe."""
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """An argument parser whose complaint is one line."""
+    """An argument parser whose errors are one line."""
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong and where to read more."""
+        """Print the error and where to read more; exit."""
         self.exit(WRONG_CALL, f"hotloop: {printable(message)}: see `{self.prog} --help`\n")
 
-    def print_help(self, file: Any = None) -> None:
-        """Print the help. The base class says nothing where that cannot be written."""
+    def print_help(self, file: SupportsWrite[str] | None = None) -> None:
+        """Print the help. The base class would ignore a failed write."""
         print(self.format_help(), end="", file=file)
 
 
@@ -55,23 +58,23 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command line; return its exit code.
 
     Args:
-        argv: Its words; without them those of this process, which then ends with the command.
+        argv: Its words; None for those of this process, which then ends with the command.
     """
     words = list(sys.argv[1:] if argv is None else argv)
     try:
         if words[:1] == ["run"]:
-            return _code_of(words, argv is None)  # Streams and warnings of a recorded script are its own.
+            return _code_of(words, argv is None)  # a recorded script keeps its streams and warnings
         _prepare_streams()
         with warnings.catch_warnings():
             if not sys.warnoptions:
-                warnings.simplefilter("ignore")  # they show source lines, and libraries give them for what is no fault
+                warnings.simplefilter("ignore")  # libraries warn about things that users cannot change
             return _code_of(words, argv is None)
     finally:
         _finish_streams()
 
 
 def _code_of(words: list[str], owns_process: bool) -> int:
-    """Do what a command line says, and turn what may go wrong into an exit code."""
+    """Run a command line; turn errors into exit codes."""
     try:
         try:
             code = _dispatch(words, owns_process)
@@ -83,14 +86,13 @@ def _code_of(words: list[str], owns_process: bool) -> int:
     except HotloopError as error:
         return _complain(str(error))
     except (KeyboardInterrupt, SystemError) as error:
-        # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
-        cause = error.__cause__ if isinstance(error, SystemError) else error
-        if not isinstance(cause, KeyboardInterrupt):
+        interrupt = interrupt_in(error)
+        if interrupt is None:
             raise
         if owns_process:
             _ignore_signals()
         _complain("interrupted")
-        return cause.exit_code if isinstance(cause, Interrupted) else INTERRUPTED
+        return interrupt.exit_code if isinstance(interrupt, Interrupted) else INTERRUPTED
     except MemoryError as error:
         return _complain(f"out of memory ({str(error) or 'no more could be allocated'}): give smaller settings")
     except BrokenPipeError:
@@ -98,7 +100,7 @@ def _code_of(words: list[str], owns_process: bool) -> int:
         return BROKEN_PIPE
     except OSError as error:
         if error.filename is not None:
-            return _complain(f"{error.filename}: {error.strerror}: check the path and its rights")
+            return _complain(f"{error.filename}: {error.strerror}: check the path and its permissions")
         if error.errno not in DISK_TROUBLE:
             raise
         silence(sys.stdout)
@@ -106,7 +108,7 @@ def _code_of(words: list[str], owns_process: bool) -> int:
 
 
 def _ignore_signals() -> None:
-    """Let no second signal change the exit code that the first one has decided."""
+    """Prevent later signals from changing the exit code."""
     if threading.current_thread() is threading.main_thread():
         for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(each, signal.SIG_IGN)
@@ -154,7 +156,7 @@ def _overview() -> str:
 
 
 def _next_step() -> str:
-    # A glance that imports nothing: `ls` knows better, but takes longer.
+    # A quick check without imports; `ls` is more precise but slower.
     if any(os.path.isfile(os.path.join("runs", name, "run.json")) for name in _listing("runs")):
         return "hotloop explain            (reads the newest run in runs/)"
     return "hotloop run train.py       (records your script as it is)"
@@ -177,7 +179,7 @@ def _version() -> str:
 
 
 def _prepare_streams() -> None:
-    """Print into nothing where a stream is closed; print an escape where a terminal cannot show a character."""
+    """Discard output to a closed stream; escape characters that a terminal cannot show."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -187,7 +189,7 @@ def _prepare_streams() -> None:
 
 
 def _finish_streams() -> None:
-    """Write what is left; what cannot be written must not change the exit code."""
+    """Flush the streams. A failed write must not change the exit code."""
     for stream in filter(None, (sys.stdout, sys.stderr)):
         try:
             stream.flush()

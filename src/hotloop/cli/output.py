@@ -1,35 +1,35 @@
-"""How subcommands print: lines whose quoted names cannot control the terminal, and what rich lays out.
+"""How subcommands print and write: lines whose names cannot control the terminal, rich layouts, files.
 
-Rich is coloured and fitted to a terminal, plain and wide into a pipe. It is imported when it is used: `hotloop run`
-prints a line, and must not bring it into the training process.
+Rich output is coloured and fits a terminal; into a pipe it is plain and wide. Rich is imported only when used, because
+`hotloop run` must not import it into the training process.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hotloop.errors import HotloopError
 from hotloop.escaping import printable
 from hotloop.files import silence
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-
 PIPE_WIDTH = 110
-"""Into a pipe, rich would assume 80 columns, too few for a call tree."""
+"""For a pipe, rich assumes 80 columns, too few for a call tree."""
 
 
 def say(line: str) -> None:
-    """Print a line to standard output. What it quotes cannot control the terminal."""
+    """Print a line to standard output. Text in it cannot control the terminal."""
     print(printable(line))
 
 
 def note(line: str) -> None:
-    """Print a line about what the command did to standard error, marked as hotloop's.
-
-    Where that cannot be written, the line is lost, and the command goes on: its exit code tells how it ended.
-    """
+    """Print a line that starts with `hotloop:` to standard error. If that cannot be written, the line is lost."""
     if sys.stderr is None:
         return
     try:
@@ -38,19 +38,24 @@ def note(line: str) -> None:
         silence(sys.stderr)
 
 
-def print_rich(*parts: RenderableType, most_width: int | None = None) -> None:
-    """Print to standard output.
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Report that the block wrote a file, or raise an error if it could not."""
+    try:
+        yield
+    except OSError as error:
+        raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
+    note(f"wrote {path}")
 
-    Args:
-        parts: What to print, one below the other.
-        most_width: Columns to use at most, however wide the terminal is.
-    """
+
+def print_rich(*parts: RenderableType, most_width: int | None = None) -> None:
+    """Print parts below each other to standard output, at most `most_width` columns wide."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
     console = Console(width=None if terminal else PIPE_WIDTH, highlight=False, emoji=False)
     width = min(console.width, most_width or console.width)
-    # Captured first: rich ends the program by itself when a pipe breaks, with the exit code of bad news.
+    # Captured first: rich itself exits when a pipe breaks, with exit code 1.
     with console.capture() as captured:
         for part in parts:
             console.print(part, width=width)

@@ -6,21 +6,25 @@ import argparse
 import sys
 import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hotloop.cli.arguments import file_ending_in
-from hotloop.cli.evaluate import choose_places
-from hotloop.cli.output import note
+from hotloop.cli.evaluate import Place, choose_places
+from hotloop.cli.output import writing
 from hotloop.errors import HotloopError
 from hotloop.escaping import json_text
 from hotloop.files import replacing
+from hotloop.json_types import Json
 
 if TYPE_CHECKING:
     from PIL.Image import Image as Picture
+
+    from hotloop.training.agents.load import TrainedAgent
+    from hotloop.training.tasks.game import Position
 
 SCHEMA = 1
 CLEAR = "\x1b[H\x1b[J"
@@ -28,24 +32,22 @@ COLOURS = 128
 FPS = 15.0
 SAMPLE_EVERY = 50
 HOLD_MS = 1500
-"""How long the last frame of a GIF stays."""
+"""How long the last frame of a GIF is shown."""
 MOST_FRAMES = 3000
-"""Of a GIF: what comes after is left out, for a viewer holds all frames in memory."""
+"""Limit of a GIF, because viewers hold all frames in memory."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or a run directory, of which the best is taken")
-    parser.add_argument(
-        "--gif", type=file_ending_in(".gif"), metavar="F.gif", help="film the game instead of showing it"
-    )
+    parser.add_argument("CHECKPOINT", type=Path, help="checkpoint, or run directory (its best checkpoint)")
+    parser.add_argument("--gif", type=file_ending_in(".gif"), metavar="F.gif", help="write a GIF instead of showing it")
     parser.add_argument("--board", type=int, metavar="N", help="Snake: size of the board (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: play Gymnasium's own environment")
     parser.add_argument("--level", metavar="1-2", help="Mario, Ricochet: the level (default: as trained)")
-    parser.add_argument("--game", type=int, default=0, metavar="K", help="the K-th of the held-out games (default 0)")
-    parser.add_argument("--fps", type=float, metavar="N", help="pictures a second (default 15; Ricochet 2)")
+    parser.add_argument("--game", type=int, default=0, metavar="K", help="number of the held-out game (default 0)")
+    parser.add_argument("--fps", type=float, metavar="N", help="frames per second (default 15; Ricochet 2)")
     parser.add_argument("--device", default="cpu", help="where to compute (default cpu)")
-    parser.add_argument("--json", action="store_true", help="print only how the game ended, as JSON")
+    parser.add_argument("--json", action="store_true", help="print only the result, as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -53,7 +55,7 @@ def run(arguments: argparse.Namespace) -> int:
     from hotloop.training.run.config_checks import require_training, torch_threads
 
     require_training()
-    # A network that sees one picture is small: two threads wait for each other longer than they compute.
+    # Acting for one game is little work: two threads would mostly wait for each other.
     with torch_threads(1):
         return _run(arguments)
 
@@ -78,51 +80,44 @@ def _run(arguments: argparse.Namespace) -> int:
     else:
         ending = _show(agent, place, arguments)
     result = {"schema": SCHEMA, "checkpoint": str(agent.path), played.PLACE: place, "game": arguments.game} | ending
-    print(
-        json_text(result, compact=True)
-        if arguments.json
-        else f"score {result['score']:g} in {result['steps']} steps, {result['cause']}"
-    )
+    text = f"score {result['score']:g} in {result['steps']} steps, {result['cause']}"
+    print(json_text(result, compact=True) if arguments.json else text)
     return 0
 
 
-def film(agent: Any, place: Any, number: int, path: Path, fps: float) -> dict[str, Any]:
-    """Write a game as an animated GIF; return how it ended."""
-    from hotloop.training.registry import task
+def film(agent: TrainedAgent, place: Place, number: int, path: Path, fps: float) -> dict[str, Json]:
+    """Write a game as an animated GIF; return its result."""
+    reel = Reel()
 
-    reel, ending = Reel(), {}
-    played = task(agent.pipeline)
-    player = agent if played.REMEMBERS else agent.act
-    for each in played.watch(player, agent.config, place, number, "rgb_array"):
-        ending = _ending_of(each)
+    def add(position: Position) -> None:
         if len(reel.packed) < MOST_FRAMES:
-            reel.add(each.draw())
+            image = position.draw()
+            assert isinstance(image, np.ndarray)
+            reel.add(image)
+
+    result = _watch(agent, place, number, "rgb_array", add)
     durations = [round(1000 / fps)] * (len(reel.packed) - 1) + [HOLD_MS]
     pictures = reel.pictures()
     first = next(pictures)
-    try:
-        with replacing(path) as temporary:
-            first.save(temporary, save_all=True, append_images=pictures, duration=durations, loop=0, optimize=False)
-    except OSError as error:
-        raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    note(f"wrote {path}")
-    return ending | {"gif": str(path)}
+    with writing(path), replacing(path) as temporary:
+        first.save(temporary, save_all=True, append_images=pictures, duration=durations, loop=0, optimize=False)
+    return result | {"gif": str(path)}
 
 
 class Reel:
-    """The frames of a film, uint8 [H, W, 3] each, packed: thousands of them would fill a gigabyte."""
+    """Frames, uint8 [H, W, 3] each. They are compressed, as thousands of them would take a gigabyte."""
 
     def __init__(self) -> None:
         self.packed: list[bytes] = []
         self._shape: tuple[int, ...] = ()
 
     def add(self, frame: np.ndarray) -> None:
-        """Keep a frame; all have the same shape."""
+        """Add a frame. All must have the same shape."""
         self._shape = frame.shape
         self.packed.append(zlib.compress(frame.tobytes(), 1))
 
     def pictures(self) -> Iterator[Picture]:
-        """Yield each frame in few colours. All share those of some frames: choosing them for each takes ten times."""
+        """Yield the frames with a common palette, taken from some of them: one for each takes ten times longer."""
         from PIL import Image
 
         some = np.concatenate([self._unpacked(each) for each in self.packed[::SAMPLE_EVERY]])
@@ -134,24 +129,31 @@ class Reel:
         return np.frombuffer(zlib.decompress(packed), np.uint8).reshape(self._shape)
 
 
-def _show(agent: Any, place: Any, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Show a game in the terminal; elsewhere only its last position."""
-    from hotloop.training.registry import task
-
+def _show(agent: TrainedAgent, place: Place, arguments: argparse.Namespace) -> dict[str, Json]:
+    """Show a game in the terminal; into a pipe only its last position."""
     live = sys.stdout.isatty() and not arguments.json
-    ending: dict[str, Any] = {}
-    played = task(agent.pipeline)
-    player = agent if played.REMEMBERS else agent.act
-    for each in played.watch(player, agent.config, place, arguments.game, "ansi"):
-        ending = _ending_of(each)
+
+    def show(position: Position) -> None:
         if live:
-            sys.stdout.write(f"{CLEAR}{each.draw()}\n")
+            sys.stdout.write(f"{CLEAR}{position.draw()}\n")
             sys.stdout.flush()
             time.sleep(1 / arguments.fps)
-        elif each.cause is not None and not arguments.json:
-            print(each.draw())
-    return ending
+        elif position.cause is not None and not arguments.json:
+            print(position.draw())
+
+    return _watch(agent, place, arguments.game, "ansi", show)
 
 
-def _ending_of(position: Any) -> dict[str, Any]:
-    return {"score": position.score, "steps": position.steps, "cause": position.cause}
+def _watch(
+    agent: TrainedAgent, place: Place, number: int, render_mode: str, show: Callable[[Position], None]
+) -> dict[str, Json]:
+    """Play a held-out game and pass every position to `show`; return the result."""
+    from hotloop.training.registry import task
+
+    result: dict[str, Json] = {}
+    played = task(agent.pipeline)
+    player = agent if played.REMEMBERS else agent.act
+    for each in played.watch(player, agent.config, place, number, render_mode):
+        result = {"score": each.score, "steps": each.steps, "cause": each.cause}
+        show(each)
+    return result

@@ -1,4 +1,4 @@
-"""`hotloop prune`: clears old runs; never a running one, and nothing that hotloop did not write."""
+"""`hotloop prune`: removes old runs, but never a running one, and nothing that hotloop did not write."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotloop import clock
+from hotloop.cli.arguments import whole_number
 from hotloop.cli.output import note, say
 from hotloop.errors import HotloopError
 from hotloop.escaping import json_text
@@ -23,31 +24,24 @@ UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
-    parser.add_argument(
-        "--keep", type=_whole, metavar="N", help=f"keep the N newest (default {KEEP} without --older-than)"
-    )
-    parser.add_argument(
-        "--older-than", type=_age_s, metavar="AGE", help="clear only runs older than this: 30m, 12h, 7d, 2w"
-    )
-    parser.add_argument(
-        "--dir", type=Path, default=Path("runs"), metavar="DIR", help="where the runs are (default: runs)"
-    )
-    parser.add_argument("--yes", action="store_true", help="do not ask")
-    parser.add_argument(
-        "--force", action="store_true", help="also clear runs that may still be running on another machine or container"
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only list what would go")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)")
+    add = parser.add_argument
+    add("--keep", type=_count, metavar="N", help=f"keep the N newest (default {KEEP} without --older-than)")
+    add("--older-than", type=_age_s, metavar="AGE", help="remove only runs older than this: 30m, 12h, 7d, 2w")
+    add("--dir", type=Path, default=Path("runs"), metavar="DIR", help="where the runs are (default: runs)")
+    add("--yes", action="store_true", help="do not ask for confirmation")
+    add("--force", action="store_true", help="also remove runs that may be running on another machine or container")
+    add("--dry-run", action="store_true", help="only list what would be removed")
+    add("--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Clear the runs; return the exit code."""
+    """Remove the runs; return the exit code."""
     from hotloop.profiling.trace.liveness import why_kept
     from hotloop.profiling.trace.removal import TRAINED_NAMES, remove
     from hotloop.profiling.trace.run_list import list_runs, size_of
 
     if arguments.json and not (arguments.yes or arguments.dry_run):
-        raise HotloopError("--json does not ask, so it needs --yes to clear or --dry-run to look")
+        raise HotloopError("--json does not ask, so it needs --yes to remove runs or --dry-run to list them")
     chosen = choose(list_runs(arguments.dir), arguments.keep, arguments.older_than)
     if not arguments.force:
         reasons = {each.path: why_kept(each.path, each.manifest, each.state) for each in chosen}
@@ -77,7 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def choose(runs: list[RunInfo], keep: int | None, older_than_s: float | None) -> list[RunInfo]:
-    """Return the runs to clear, of a list that has the newest first."""
+    """Return the runs to remove. The list has the newest first."""
     if keep is None:
         keep = 0 if older_than_s is not None else KEEP
     now = clock.wall_ns()
@@ -106,10 +100,8 @@ def _is_confirmed() -> bool:
     return input("Clear them? [y/N] ").strip().lower() in ("y", "yes")
 
 
-def _whole(value: str) -> int:
-    if not value.isdigit():
-        raise argparse.ArgumentTypeError(f"must be a whole number, not {value!r}")
-    return int(value)
+def _count(value: str) -> int:
+    return whole_number(value, least=0)
 
 
 def _age_s(value: str) -> float:

@@ -1,4 +1,4 @@
-"""Records a training run: the one place where a pipeline and the recorder meet."""
+"""Records a training run. Only this module connects pipelines to the recorder."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotloop.errors import HotloopError
-from hotloop.training.run.recording import RunInfo
+from hotloop.training.run.recording import Recording, RunInfo
 
 if TYPE_CHECKING:
     from hotloop.profiling.recorder.session import Session
@@ -15,23 +15,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ProfileOptions:
-    """What `hotloop train` records. None of it changes what is learnt from the same seed."""
+    """What `hotloop train` records. Recording does not change what the same seed learns."""
 
     profile: bool = True
     """Record where the time goes, for `hotloop explain`."""
     profile_report: Path | None = None
     """Also write the report to this JSON file."""
     profile_summary_every: int = 0
-    """Print a summary of the recording every so many environment steps, or at the end of a shorter run; 0: none."""
+    """Print a summary of the recording after every N environment steps, or at the end of a shorter run; 0: none."""
     functions: int = 0
-    """Trace all function calls of so many iterations, for `hotloop explain`; 0: none."""
+    """Trace all function calls of N iterations, for `hotloop explain`; 0: none."""
     ops: int = 0
-    """Trace torch's operators in so many iterations; 0: none."""
+    """Trace torch's operators in N iterations; 0: none."""
     warmup: int | None = None
-    """Iterations before these begin. Default: 100, and the first update."""
+    """Iterations before --functions and --ops begin. Default: 100, and the first update."""
 
     def __post_init__(self) -> None:
-        """Refuse contradictions."""
+        """Check the values."""
         for name in ("profile_summary_every", "functions", "ops", "warmup"):
             if (getattr(self, name) or 0) < 0:
                 raise HotloopError(f"--{name.replace('_', '-')} is {getattr(self, name)}: give 0 or more")
@@ -41,11 +41,11 @@ class ProfileOptions:
                 raise HotloopError(f"--{flag} needs the recording that --no-profile turns off: give one of them")
 
 
-class TrainingRecording:
-    """Records a training run and prints summaries of the recording while it is going on.
+class TrainingRecording(Recording):
+    """Records a training run and prints summaries of the recording during it.
 
-    A summary is printed every so many environment steps; once at the end of a run that is shorter than that. The
-    recording is written out first, so that a summary counts all steps up to the one it is printed after.
+    A summary is printed after every N environment steps, or once at the end of a shorter run. The recording is flushed
+    first, so a summary includes all steps before it.
 
     Args:
         options: What to record.
@@ -72,7 +72,7 @@ class TrainingRecording:
         self._session = record(info.run_dir, options=options, config=config, counts_before=info.counts_before)
 
     def begin(self, env_steps: int) -> None:
-        """Count periods from here on. Their multiples are counted from the training's first step."""
+        """Start counting the periods between summaries, at the steps of the checkpoint that is resumed."""
         self._periods = env_steps // self._every if self._every else 0
 
     def summary_due(self, env_steps: int) -> bool:
@@ -84,7 +84,7 @@ class TrainingRecording:
         return self._due
 
     def print_summary(self) -> None:
-        """Print the summary, unless the recording is paused for a deep sample: then it stays due."""
+        """Print the summary. While the recording is paused for a deep sample, it stays due."""
         from hotloop.profiling.report.progress_summary import periodic
         from hotloop.profiling.trace.load import load
 
@@ -97,7 +97,7 @@ class TrainingRecording:
             self._info.say(f"{self._info.pipeline}: no profile summary: {error}")
 
     def finish(self) -> None:
-        """Print a summary if none was."""
+        """Print a summary if none was printed before."""
         if self._every and not self._printed:
             self.print_summary()
 

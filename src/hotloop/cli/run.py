@@ -1,6 +1,6 @@
-"""`hotloop run script.py [args]`: records somebody's unmodified training script or module.
+"""`hotloop run script.py [args]`: records an unmodified training script or module.
 
-Everything from the script's name on belongs to the script, so its options need no quoting.
+Everything after the script's name belongs to the script, so its options need no quoting.
 """
 
 from __future__ import annotations
@@ -14,61 +14,33 @@ A_SHARE = "a share above 0 and up to 100%, such as 1%"
 USAGE = "hotloop run [options] (script.py | -m module) [args ...]"
 LAYERS_EVERY = 20
 EXAMPLES = """\
-Everything from the script on belongs to the script:
+Everything after the script's name belongs to the script:
   hotloop run train.py --lr 3e-4
   hotloop run --out runs/mine -m mypackage.train --seed 1
   hotloop run --after 10s --for 60 train.py"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Describe the options; the script and its arguments are taken off by `split`."""
+    """Describe the options. `split` separates them from the script and its arguments."""
     parser.usage = USAGE
     parser.epilog = EXAMPLES
     add = parser.add_argument
     add("--out", metavar="DIR", help="run directory (default: runs/<time>-<script>)")
-    add(
-        "--after",
-        type=_after,
-        default=(0, 0.0),
-        metavar="N|Ns",
-        help="begin after N environment steps, or N seconds (10s)",
-    )
+    after = "begin after N environment steps, or N seconds (10s)"
+    add("--after", type=_after, default=(0, 0.0), metavar="N|Ns", help=after)
     add("--for", dest="seconds", type=_positive, default=0.0, metavar="SECONDS", help="record only this long")
-    add("--budget", type=_share, default=0.01, metavar="1%", help="what recording may cost (default 1%%)")
-    add(
-        "--modules",
-        type=_depth,
-        metavar="DEPTH",
-        help="time torch modules this deep (default 1); with this flag by layer, too, forward and backward",
-    )
-    add(
-        "--modules-every",
-        type=_whole,
-        metavar="K",
-        help=f"time layers in one update out of K (default {LAYERS_EVERY})",
-    )
+    add("--budget", type=_share, default=0.01, metavar="1%", help="allowed overhead of recording (default 1%%)")
+    modules = "time torch modules down to this depth (default 1); if given, also every layer, forward and backward"
+    add("--modules", type=_depth, metavar="DEPTH", help=modules)
+    modules_every = f"time layers in one update out of K (default {LAYERS_EVERY})"
+    add("--modules-every", type=_whole, metavar="K", help=modules_every)
     add("--functions", type=_whole, default=0, metavar="N", help="trace all function calls of N iterations")
     add("--ops", type=_whole, default=0, metavar="N", help="trace torch's operators in N iterations")
-    add(
-        "--warmup",
-        type=_depth,
-        metavar="N",
-        help="iterations before --functions and --ops begin (default 100, and the first update)",
-    )
-    add(
-        "--hz",
-        type=_not_negative,
-        default=100.0,
-        metavar="HZ",
-        help="stack samples a second (default 100, 0: none)",
-    )
-    add(
-        "--summary-every",
-        type=_positive,
-        default=0.0,
-        metavar="SECONDS",
-        help="print a summary this often meanwhile",
-    )
+    warmup = "iterations before --functions and --ops begin (default 100, and the first update)"
+    add("--warmup", type=_depth, metavar="N", help=warmup)
+    hz = "stack samples per second (default 100, 0: none)"
+    add("--hz", type=_not_negative, default=100.0, metavar="HZ", help=hz)
+    add("--summary-every", type=_positive, default=0.0, metavar="SECONDS", help="print a summary this often")
 
 
 def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str], list[str]]:
@@ -130,13 +102,13 @@ def _target(rest: list[str]) -> tuple[str, bool, list[str]]:
     return rest[0], False, rest[1:]
 
 
-def _number(value: str, meaning: str, allowed: Callable[[float], bool], told: str | None = None) -> float:
+def _number(value: str, meaning: str, allowed: Callable[[float], bool], shown: str | None = None) -> float:
     try:
         number = float(value)
     except ValueError:
         number = float("nan")
     if not allowed(number):
-        raise argparse.ArgumentTypeError(f"must be {meaning}, not {told or value!r}")
+        raise argparse.ArgumentTypeError(f"must be {meaning}, not {shown or value!r}")
     return number
 
 
@@ -159,7 +131,9 @@ def _whole(value: str) -> int:
 def _share(value: str) -> float:
     """Read `1%` or `0.01`."""
     percent = value.endswith("%")
-    number = _number(value.removesuffix("%"), A_SHARE, lambda number: 0 < number <= (100 if percent else 1), told=value)
+    number = _number(
+        value.removesuffix("%"), A_SHARE, lambda number: 0 < number <= (100 if percent else 1), shown=value
+    )
     return number / 100 if percent else number
 
 

@@ -1,7 +1,7 @@
-"""Summaries while a run goes on, printed by a process of their own.
+"""Prints summaries during a run, from another process.
 
-Reading the run takes a moment of Python; inside the training process that moment would be stolen from the
-training (one interpreter lock) and would show up in the very times that are being recorded.
+Reading the run takes time. In the training process it would hold the interpreter lock, and would show up in the
+recorded times.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ POLL_S = 0.5
 
 
 def start_printing(every_s: float, path: Path) -> None:
-    """Print a summary of the run at `path` to stderr every so many seconds, for as long as this process lives.
+    """Print a summary of the run at `path` to stderr every `every_s` seconds until this process ends.
 
-    The printing process is not a child of this one: a script that waits for its children must not meet it.
+    The printing process is not a child of this one, because a script may wait for all its children.
     """
     program = f"from pathlib import Path; from {__name__} import watch; "
     program += f"watch(Path({str(path)!r}), {every_s!r}, {os.getpid()})"
@@ -30,7 +30,7 @@ def start_printing(every_s: float, path: Path) -> None:
 
 
 def watch(path: Path, every_s: float, parent_pid: int) -> None:
-    """Print until the parent is gone."""
+    """Print until the recorded process ends."""
     from hotloop.errors import HotloopError
     from hotloop.profiling.report.progress_summary import periodic
     from hotloop.profiling.trace.load import load
@@ -39,13 +39,13 @@ def watch(path: Path, every_s: float, parent_pid: int) -> None:
         try:
             print(periodic(load(path)), file=sys.stderr, flush=True)
         except HotloopError:
-            continue  # nothing is written yet
+            continue  # nothing written yet
         except OSError:
-            return  # nobody reads it any more
+            return  # stderr was closed
 
 
 def _waited(seconds: float, parent_pid: int) -> bool:
-    """Wait; return whether the recorded process is still there."""
+    """Wait; return whether the recorded process still runs."""
     while seconds > 0:
         time.sleep(min(seconds, POLL_S))
         seconds -= POLL_S

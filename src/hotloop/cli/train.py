@@ -1,7 +1,7 @@
 """`hotloop train PIPELINE [flags]`: trains a pipeline. Its configuration dataclass is the command line.
 
-A setting comes from, in rising order: the preset, the file of --config, the flags. With --resume it comes from the
-checkpoint, and only flags that do not change the training may differ.
+Flags override the file of --config, which overrides the preset. With --resume, settings come from the checkpoint, and
+only flags that do not change the training may differ.
 """
 
 from __future__ import annotations
@@ -12,21 +12,22 @@ import io
 import os
 import shlex
 import sys
-from dataclasses import dataclass, field, make_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, make_dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
-from hotloop.cli.output import note
+from hotloop.cli.output import writing
 from hotloop.cli.recording import ProfileOptions, TrainingRecording
+from hotloop.counters import COUNTERS
 from hotloop.errors import HotloopError
 from hotloop.escaping import printable
 from hotloop.files import silence
 from hotloop.training.registry import PIPELINES, pipeline
 from hotloop.training.run import configuration
-from hotloop.training.run.config_checks import require_seed, require_training
+from hotloop.training.run.config_checks import Config, require_seed, require_training
 from hotloop.training.run.options import Options
-from hotloop.training.run.stopping import end_process_with_training
+from hotloop.training.run.result import Result
 
 USAGE = "hotloop train PIPELINE [flags]"
 ALIASES = {
@@ -36,7 +37,7 @@ ALIASES = {
     "--profiling-summary-freq": "--profile-summary-every",
     "--prioritized": "--prioritised",
 }
-"""The profiler study's own names of the flags, and another spelling."""
+"""Flag names of the profiler study, and another spelling."""
 DEFAULT_PRESET = "fast"
 
 
@@ -45,7 +46,7 @@ class Source:
     """Where settings come from, and how the result is shown."""
 
     preset: str = DEFAULT_PRESET
-    """Settings to begin with; `hotloop train` lists them."""
+    """Initial settings; `hotloop train` lists the presets."""
     config: Path | None = None
     """TOML file of settings, such as the config.toml of a run directory."""
     json: bool = False
@@ -53,16 +54,16 @@ class Source:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Nothing here: the pipeline's configuration describes the arguments."""
+    """Do nothing: the pipeline's configuration defines the arguments."""
 
 
 def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str], list[str]]:
-    """Leave all words to the pipeline."""
+    """Pass all words to the pipeline."""
     return [], words
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Train; return the exit code: 0, 128 + the number of the signal that ended it, or 2 if it could not be saved."""
+    """Train; return the exit code: 0, 128 + the number of the signal that stopped it, or 2 if it was not saved."""
     words: list[str] = arguments.rest
     if not words:
         print(_listing())
@@ -78,20 +79,18 @@ def run(arguments: argparse.Namespace) -> int:
     if profile.profile_report is not None:
         _check_report(profile.profile_report, options.out)
     recording = TrainingRecording(profile, options.quiet) if profile.profile else None
-    if arguments.owns_process:
-        end_process_with_training()
-    result = pipeline(words[0]).train(config, options, recording)
+    result = pipeline(words[0]).train(config, replace(options, ends_process=arguments.owns_process), recording)
     lost = _print_result(result, source.json, options.quiet)
     if profile.profile_report is not None:
         _write_report(Path(result.run_dir), profile.profile_report)
-    # A closed terminal or a reader that is gone changes nothing for the run. But a program waits for its JSON.
+    # A closed terminal or pipe does not matter to the run, unless a program waits for its JSON.
     if lost is not None and source.json and not result.exit_code:
         raise lost
     return result.exit_code
 
 
-def _print_result(result: Any, as_json: bool, quiet: bool) -> OSError | None:
-    """Print how the training ended; return what went wrong with that."""
+def _print_result(result: Result, as_json: bool, quiet: bool) -> OSError | None:
+    """Print the result; return the error if it cannot be printed."""
     try:
         if as_json:
             print(result.as_json(), flush=True)
@@ -103,16 +102,8 @@ def _print_result(result: Any, as_json: bool, quiet: bool) -> OSError | None:
     return None
 
 
-def parse(name: str, words: list[str]) -> tuple[Any, Options, ProfileOptions, Source]:
-    """Read the flags of a pipeline.
-
-    Args:
-        name: Of the pipeline.
-        words: What follows it on the command line.
-
-    Returns:
-        The pipeline's configuration, the options of the run and of its recording, and where settings came from.
-    """
+def parse(name: str, words: list[str]) -> tuple[Config, Options, ProfileOptions, Source]:
+    """Read the flags of a pipeline: its configuration, the options of the run and of its recording, and the rest."""
     import tyro
 
     module = pipeline(name)
@@ -139,8 +130,8 @@ def parse(name: str, words: list[str]) -> tuple[Any, Options, ProfileOptions, So
     return call.training, call.run, call.profiling, call.settings
 
 
-def _beginning(name: str, module: ModuleType, words: list[str]) -> Any:
-    """Return the configuration that the flags change: of the checkpoint, or of preset and file."""
+def _beginning(name: str, module: ModuleType, words: list[str]) -> Config:
+    """Return the configuration that the flags change: from the checkpoint, or from preset and file."""
     early = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for flag in ("--preset", "--config", "--resume"):
         early.add_argument(flag)
@@ -153,13 +144,13 @@ def _beginning(name: str, module: ModuleType, words: list[str]) -> Any:
         raise HotloopError(f"unknown preset {preset!r} of {name}: use one of {', '.join(module.PRESETS)}")
     config = module.PRESETS[preset][0]
     if found.resume is not None:
-        from hotloop.training.run.resume import read_saved
+        from hotloop.training.run.saved_training import read_saved
 
         for flag in ("preset", "config"):
             if getattr(found, flag) is not None:
                 raise HotloopError(f"--resume takes its settings from the checkpoint: leave --{flag} out")
         saved = read_saved(Path(found.resume), only=[])
-        if saved.pipeline == name:  # another's is refused where it is resumed
+        if saved.pipeline == name:  # otherwise TrainingRun raises an error
             config = configuration.with_settings(config, saved.config, str(saved.path))
     elif found.config is not None:
         path = Path(found.config)
@@ -174,7 +165,7 @@ def _without_alias(word: str) -> str:
 
 
 def _one_line(complaint: str) -> str:
-    """Take what tyro says in a box, drawn with lines or in ASCII, as one line: what is wrong, and what was meant."""
+    """Return tyro's error, a box drawn with lines or in ASCII, as one line with the suggested flag."""
     lines = [line.strip("│ ") for line in complaint.splitlines() if not line.startswith(("╭", "╰"))]
     blocks: list[list[str]] = [[]]
     for line in filter(None, lines):
@@ -198,7 +189,7 @@ def _listing() -> str:
     return "\n".join([*lines, "Next: hotloop train dqn-snake --seconds 60     (flags: hotloop train dqn-snake --help)"])
 
 
-def _ending(result: Any) -> str:
+def _ending(result: Result) -> str:
     score = "" if result.score_last100 is None else f", score of the last 100 episodes {result.score_last100:.2f}"
     greedy = "" if result.eval_score is None else f", greedy {result.eval_score:.2f}"
     saved = "no checkpoint was saved" if result.checkpoint is None else f"saved {result.checkpoint}"
@@ -207,20 +198,21 @@ def _ending(result: Any) -> str:
     if result.checkpoint is None:
         next_step = f"hotloop train {result.pipeline} --out DIR     (and do what the warning says)"
     took = f"in {result.seconds:.1f} s, {result.warmup_seconds:.1f} s of them to prepare"
-    done = f"{_counted(result.as_dict())} {took}{score}{greedy}"
+    totals = {name: getattr(result, name) for name in COUNTERS}
+    done = f"{_counted(totals)} {took}{score}{greedy}"
     if result.counts["env_steps"] != result.env_steps:
-        done = f"{_counted(result.counts)} {took}; {_counted(result.as_dict())} in all{score}{greedy}"
+        done = f"{_counted(result.counts)} {took}; {_counted(totals)} in all{score}{greedy}"
     return "\n".join(map(printable, [done, saved, f"Next: {next_step}"]))
 
 
-def _counted(counts: dict[str, Any]) -> str:
-    """Say what was done; frames where they are not the steps."""
+def _counted(counts: Mapping[str, float | None]) -> str:
+    """Return the counts as text; frames only if they differ from steps."""
     frames = f" ({counts['frames']:,} frames)" if counts["frames"] != counts["env_steps"] else ""
     return f"{counts['env_steps']:,} steps{frames}, {counts['updates']:,} updates, {counts['episodes']:,} episodes"
 
 
 def _check_report(path: Path, out: Path | None) -> None:
-    """Refuse a place that the report cannot be written to, before hours are spent on it."""
+    """Reject a path that the report cannot be written to, before the training starts."""
     folder = path.parent
     if out is not None and folder.absolute() == out.absolute():
         return  # the run directory: made, or refused, when the training begins
@@ -238,8 +230,5 @@ def _write_report(run_dir: Path, path: Path) -> None:
     from hotloop.profiling.trace.load import load
 
     trace = load(run_dir)
-    try:
+    with writing(path):
         json.write(json.detailed(view.build(trace, explain(trace)), trace), path)
-    except OSError as error:
-        raise HotloopError(f"cannot write {path} ({error.strerror or error}): choose another file") from error
-    note(f"wrote {path}")

@@ -12,10 +12,10 @@ from typing import Any
 
 
 def forward(old: str, new: str) -> Callable[[str], Any]:
-    """Return the `__getattr__` of a module that has moved."""
+    """Return the `__getattr__` of a module that was moved."""
 
     def find(name: str) -> Any:
-        if name.startswith("__"):  # asked by the import system, about the module itself
+        if name.startswith("__"):  # looked up by the import system
             raise AttributeError(name)
         warnings.warn(f"{old} is deprecated: import {new}", DeprecationWarning, stacklevel=2)
         return getattr(importlib.import_module(new), name)

@@ -1,5 +1,4 @@
 """CarRacing; defined in `hotloop.training.envs.carracing`."""
 
-from hotloop.training.envs.carracing import CarRacingConfig, CarRacingEnv, CarRacingVectorEnv
-
-__all__ = ["CarRacingConfig", "CarRacingEnv", "CarRacingVectorEnv"]
+from hotloop.training.envs.carracing import *  # noqa: F403
+from hotloop.training.envs.carracing import __all__ as __all__

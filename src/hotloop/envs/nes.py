@@ -1,5 +1,4 @@
 """Games on the NES; defined in `hotloop.training.envs.nes`."""
 
-from hotloop.training.envs.nes import MarioConfig, MarioEnv, MarioRewards
-
-__all__ = ["MarioConfig", "MarioEnv", "MarioRewards"]
+from hotloop.training.envs.nes import *  # noqa: F403
+from hotloop.training.envs.nes import __all__ as __all__

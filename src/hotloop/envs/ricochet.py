@@ -1,27 +1,4 @@
 """Ricochet Robots; defined in `hotloop.training.envs.ricochet`."""
 
-from hotloop.training.envs.ricochet import (
-    LEVELS,
-    OBSERVATIONS,
-    Level,
-    Puzzles,
-    Rewards,
-    RicochetConfig,
-    RicochetEnv,
-    RicochetVectorEnv,
-    Solution,
-    solve,
-)
-
-__all__ = [
-    "LEVELS",
-    "OBSERVATIONS",
-    "Level",
-    "Puzzles",
-    "Rewards",
-    "RicochetConfig",
-    "RicochetEnv",
-    "RicochetVectorEnv",
-    "Solution",
-    "solve",
-]
+from hotloop.training.envs.ricochet import *  # noqa: F403
+from hotloop.training.envs.ricochet import __all__ as __all__

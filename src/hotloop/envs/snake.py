@@ -1,5 +1,4 @@
 """Snake; defined in `hotloop.training.envs.snake`."""
 
-from hotloop.training.envs.snake import FEATURES, Rewards, SnakeConfig, SnakeEnv, SnakeVectorEnv
-
-__all__ = ["FEATURES", "Rewards", "SnakeConfig", "SnakeEnv", "SnakeVectorEnv"]
+from hotloop.training.envs.snake import *  # noqa: F403
+from hotloop.training.envs.snake import __all__ as __all__

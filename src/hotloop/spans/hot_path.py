@@ -8,6 +8,7 @@ belongs to its thread: no lock, no lookup of parents, no object that outlives th
 from __future__ import annotations
 
 import _thread
+import importlib
 import itertools
 import os
 import sys
@@ -15,7 +16,7 @@ import threading
 from array import array
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hotloop.clock import cpu_clock_of
 from hotloop.clock import now_ns as _machine_ns
@@ -287,52 +288,45 @@ def pure_note_exit_code(path: bytes, position: int) -> None:
 
 
 def _accelerated() -> bool:
-    return os.environ.get("HOTLOOP_PURE", "") in ("", "0")
+    if os.environ.get("HOTLOOP_PURE", "") not in ("", "0"):
+        return False
+    try:
+        importlib.import_module("hotloop.spans._hot_path")
+    except ImportError:
+        return False
+    return True
 
 
-if TYPE_CHECKING:
-    from hotloop.spans.hot_path import PureCore as Core
-    from hotloop.spans.hot_path import PureLog as Log
-    from hotloop.spans.hot_path import PureTally as Tally
+ACCELERATED = _accelerated()
 
+if TYPE_CHECKING or not ACCELERATED:
+    Core = PureCore
+    Log = PureLog
+    Tally = PureTally
+    Pauses = PurePauses
     watch, wake, hold = pure_watch, pure_wake, pure_hold
     idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
     open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
     note_exit_code = pure_note_exit_code
-    Step: Any = None
-    from hotloop.spans.hot_path import PurePauses as Pauses
-
-    ACCELERATED = True
+    Step: Callable[[Callable, dict, Callable, tuple[int, int, int, int]], Callable] | None = None
+    """Wraps an environment's step: (function, spans by class, tally, counters). Only C has it."""
 else:
-    try:
-        if not _accelerated():
-            raise ImportError
-        from hotloop.spans._hot_path import (
-            Core,
-            Log,
-            Pauses,
-            Step,
-            Tally,
-            close_step,
-            hold,
-            idle,
-            is_leaf,
-            listen,
-            note,
-            note_exit_code,
-            open_step,
-            use_classes,
-            use_clock,
-            wake,
-            watch,
-        )
-
-        ACCELERATED = True
-    except ImportError:
-        Core, Log, Tally = PureCore, PureLog, PureTally
-        watch, wake, hold = pure_watch, pure_wake, pure_hold
-        idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
-        open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
-        note_exit_code = pure_note_exit_code
-        Step, Pauses = None, PurePauses
-        ACCELERATED = False
+    from hotloop.spans._hot_path import (  # noqa: F401
+        Core,
+        Log,
+        Pauses,
+        Step,
+        Tally,
+        close_step,
+        hold,
+        idle,
+        is_leaf,
+        listen,
+        note,
+        note_exit_code,
+        open_step,
+        use_classes,
+        use_clock,
+        wake,
+        watch,
+    )

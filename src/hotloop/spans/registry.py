@@ -14,8 +14,8 @@ import functools
 import inspect
 import threading
 import types
-from collections.abc import Callable, Generator
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Generator
+from typing import ParamSpec, TypeVar
 
 from hotloop.clock import DeviceClock
 from hotloop.hook_kinds import Hook
@@ -24,7 +24,10 @@ from hotloop.phases import DEVICE_PHASES, Phase, phase_of
 from hotloop.spans import hot_path
 from hotloop.spans.hot_path import Core, Log, Tally, note
 
-Fn = TypeVar("Fn", bound=Callable[..., Any])
+P = ParamSpec("P")
+R = TypeVar("R")
+Yielded = TypeVar("Yielded")
+Sent = TypeVar("Sent")
 
 COUNTER_BASE = 1 << 24
 """Codes from here on are counters: (code, amount). Below it are spans: (code, ns)."""
@@ -57,7 +60,7 @@ class Span(Core):
     __enter__ = staticmethod(hot_path.idle)
     __exit__ = staticmethod(hot_path.idle)
 
-    def __call__(self, fn: Fn) -> Fn:
+    def __call__(self, fn: Callable[P, R]) -> Callable[P, R]:
         """Decorate a function, method, generator or coroutine function."""
         return _decorate(self, fn)
 
@@ -118,6 +121,7 @@ def span(name: str, phase: Phase | None = None) -> Span:
     return _register(name, phase, None)
 
 
+@functools.cache
 def hook_span(name: str, phase: Phase | None = None, hook: Hook = Hook.METHOD) -> Span:
     """Return a span of a zero-code hook, whose wrapper costs a call more, which the recorder accounts for."""
     return _register(name, phase, hook)
@@ -276,33 +280,35 @@ def known_counters() -> dict[str, int]:
     return _counters
 
 
-def _decorate(each: Span, fn: Fn) -> Fn:
+def _decorate(each: Span, fn: Callable[P, R]) -> Callable[P, R]:
     if inspect.isgeneratorfunction(fn):
 
         @functools.wraps(fn)
-        def generator(*args: Any, **kwargs: Any) -> Any:
+        def generator(*args: P.args, **kwargs: P.kwargs) -> Generator:
             return _resume(each, fn(*args, **kwargs))
 
         return generator  # type: ignore[return-value]
     if inspect.iscoroutinefunction(fn):
 
         @functools.wraps(fn)
-        async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        async def coroutine(*args: P.args, **kwargs: P.kwargs) -> R:
             return await types.coroutine(_resume)(each, fn(*args, **kwargs))
 
         return coroutine  # type: ignore[return-value]
 
     @functools.wraps(fn)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
         with each:
             return fn(*args, **kwargs)
 
-    return function  # type: ignore[return-value]
+    return function
 
 
-def _resume(each: Span, inner: Any) -> Generator[Any, Any, Any]:
+def _resume(
+    each: Span, inner: Generator[Yielded, Sent | None, R] | Coroutine[Yielded, Sent | None, R]
+) -> Generator[Yielded, Sent | None, R]:
     """Drive a generator or coroutine, timing it only while it runs and not while it is suspended."""
-    step: Callable[[], Any] = functools.partial(inner.send, None)
+    step: Callable[[], Yielded] = functools.partial(inner.send, None)
     while True:
         with each:
             try:

@@ -8,17 +8,18 @@ it or a view of it any more, so a caller may keep an array for as long as it lik
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Generic, TypeVar
 
 import numpy as np
-from numpy.typing import DTypeLike, NDArray
+from numpy.typing import NDArray
 
+Scalar = TypeVar("Scalar", bound=np.generic)
 _example = [np.empty(1)]
 UNUSED = sys.getrefcount(_example[0])
 """Reference count of an array that only a list holds. A view holds its array, so views are counted too."""
 
 
-class ArrayPool:
+class ArrayPool(Generic[Scalar]):
     """Arrays of one shape and type.
 
     Args:
@@ -27,11 +28,11 @@ class ArrayPool:
         capacity: Number of arrays kept; one more than a caller holds at a time is enough.
     """
 
-    def __init__(self, shape: tuple[int, ...], dtype: DTypeLike, capacity: int = 4) -> None:
+    def __init__(self, shape: tuple[int, ...], dtype: type[Scalar], capacity: int = 4) -> None:
         self._shape, self._dtype, self._capacity = shape, dtype, capacity
-        self._arrays: list[NDArray[Any]] = []
+        self._arrays: list[NDArray[Scalar]] = []
 
-    def take(self) -> NDArray[Any]:
+    def take(self) -> NDArray[Scalar]:
         """Return an array that no caller holds. Its contents are undefined."""
         for k in range(len(self._arrays)):
             if sys.getrefcount(self._arrays[k]) == UNUSED:

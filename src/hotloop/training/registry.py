@@ -1,4 +1,4 @@
-"""Which pipelines there are, by name. Listing them imports nothing heavy."""
+"""The pipelines by name. Listing them imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ PIPELINES: dict[str, str] = {
     "ppo-ricochet": "proximal policy optimisation learns to solve Ricochet Robots, with or without memory",
     "sac-carracing": "soft actor-critic learns to drive, from pixels or from numbers",
 }
-"""Each pipeline's name on the command line, and what it is."""
+"""Name of each pipeline on the command line, and what it does."""
 
 
 def pipeline(name: str) -> ModuleType:
-    """Return the module of a pipeline: `Config`, `PRESETS`, `Agent`, `train`.
-
-    Raises:
-        HotloopError: There is none of that name.
-    """
+    """Return the module of a pipeline, which has `Config`, `PRESETS`, `Agent` and `train`."""
     if name not in PIPELINES:
         raise HotloopError(f"unknown pipeline {name!r}: use one of {', '.join(PIPELINES)}")
     return importlib.import_module(f"hotloop.training.pipelines.{name.replace('-', '_')}")

@@ -7,12 +7,14 @@ returns the valid value, or raises a one-line error.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.json_types import Json
 
+Kind = TypeVar("Kind")
 MOST = 1 << 53
 """Upper bound of every count."""
 REMEDY = "use another checkpoint"
@@ -76,7 +78,7 @@ def require_state(holds: bool, what: str) -> None:
         raise StateUnreadable(f"the saved state is impossible: {what}; {REMEDY}")
 
 
-def count_in(values: Mapping[str, Any], name: str, low: int = 0, high: int = MOST) -> int:
+def count_in(values: Mapping[str, Json], name: str, low: int = 0, high: int = MOST) -> int:
     """Return an integer of a JSON object."""
     value = values.get(name)
     if type(value) is not int or not low <= value <= high:
@@ -86,17 +88,17 @@ def count_in(values: Mapping[str, Any], name: str, low: int = 0, high: int = MOS
     return value
 
 
-def object_in(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+def object_in(values: Mapping[str, Json], name: str) -> Mapping[str, Json]:
     """Return an object of a JSON object."""
     return _typed(values, name, dict, "an object")
 
 
-def text_in(values: Mapping[str, Any], name: str) -> str:
+def text_in(values: Mapping[str, Json], name: str) -> str:
     """Return a string of a JSON object."""
     return _typed(values, name, str, "a string")
 
 
-def numbers_in(values: Mapping[str, Any], name: str, length: int, low: float, high: float = MOST) -> list[Any]:
+def numbers_in(values: Mapping[str, Json], name: str, length: int, low: float, high: float = MOST) -> list[float]:
     """Return a list of `length` numbers of a JSON object."""
     found = _typed(values, name, list, f"a list of {length} numbers")
     if len(found) != length or not all(type(each) in (int, float) and low <= each <= high for each in found):
@@ -106,30 +108,31 @@ def numbers_in(values: Mapping[str, Any], name: str, length: int, low: float, hi
     return found
 
 
-def random_state(state: Any) -> dict[str, Any]:
+def random_state(state: Json) -> dict[str, Json]:
     """Return a saved state of a PCG64 generator, to be assigned to `bit_generator.state`."""
-    try:
-        inner = state["state"]
-        bits = {128: [inner["state"], inner["inc"]], 1: [state["has_uint32"]], 32: [state["uinteger"]]}
-        valid = state["bit_generator"] == "PCG64" and all(
-            type(word) is int and 0 <= word < 1 << width for width, words in bits.items() for word in words
+    inner = state.get("state") if isinstance(state, dict) else None
+    if isinstance(state, dict) and isinstance(inner, dict):
+        words = (
+            (inner.get("state"), 128),
+            (inner.get("inc"), 128),
+            (state.get("has_uint32"), 1),
+            (state.get("uinteger"), 32),
         )
+        valid = all(type(word) is int and 0 <= word < 1 << bits for word, bits in words)
         # The increment of a PCG is always odd.
-        valid = valid and inner["inc"] % 2 == 1
-    except (KeyError, TypeError):
-        valid = False
-    if not valid:
-        raise StateUnreadable(f"the checkpoint has {_short(state)} as the state of a random generator: {REMEDY}")
-    return state
+        increment = inner.get("inc")
+        if valid and state.get("bit_generator") == "PCG64" and isinstance(increment, int) and increment % 2 == 1:
+            return state
+    raise StateUnreadable(f"the checkpoint has {_short(state)} as the state of a random generator: {REMEDY}")
 
 
-def _typed(values: Mapping[str, Any], name: str, kind: type, expected: str) -> Any:
+def _typed(values: Mapping[str, Json], name: str, kind: type[Kind], expected: str) -> Kind:
     value = values.get(name)
-    if type(value) is not kind:
+    if not isinstance(value, kind):
         raise StateUnreadable(f"the checkpoint has {_short(value)} for {name!r}, expected {expected}: {REMEDY}")
     return value
 
 
-def _short(value: Any) -> str:
+def _short(value: Json) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

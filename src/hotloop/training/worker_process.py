@@ -49,6 +49,11 @@ def start_worker(program: str, **options: Any) -> subprocess.Popen[Any]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def without_recording() -> dict[str, str]:
+    """Return the environment of a worker that a recording must not count as a part of the training."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("HOTLOOP_")}
+
+
 def end_with_parent(descriptor: int) -> None:
     """Exit when the parent closes its end of this socket or pipe."""
     threading.Thread(target=_end_with_socket, args=(descriptor,), daemon=True, name="hotloop-lifeline").start()

@@ -1,4 +1,4 @@
-"""The SB3 callback, and our replay as SB3's buffer: equal to SB3's own for the same transitions."""
+"""The SB3 callback, and our replay as an SB3 buffer: equal to SB3's own for the same transitions."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from stable_baselines3.common.vec_env import DummyVecEnv, VecFrameStack, VecNorm
 from hotloop.integrations.sb3 import FrameReplayBuffer, HotloopCallback
 from hotloop.integrations.sb3.callback import scalars
 
-SIDE = 18  # more than the channels of any stack here: SB3 tells channels from pixels by their number
+SIDE = 18  # more than the channels of any stack here: SB3 recognises channels by their number
 ACTIONS = spaces.Discrete(3)
 
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Small networks on a busy machine: more threads would wait for each other."""
+    """Small networks on a busy machine: with more threads they would wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -48,7 +48,7 @@ def one_thread():
 
 
 class Frames(gym.Env):
-    """Every frame is a different picture; episodes end as a random number says, by termination or truncation."""
+    """Every frame is different; episodes are terminated or truncated at random."""
 
     action_space = ACTIONS
 
@@ -73,7 +73,7 @@ def stacked(n_envs: int, stack: int, channels: int = 1) -> VecTransposeImage:
 
 
 class Filled:
-    """Both buffers after the same steps, and which of SB3's rows each of our transitions is."""
+    """Both buffers after the same steps, and SB3's row for each of our transitions."""
 
     def __init__(self, n_envs: int, stack: int, channels: int = 1, steps: int = 60, size: int = 10_000, **ours: Any):
         self.env = stacked(n_envs, stack, channels)
@@ -97,7 +97,7 @@ class Filled:
             obs = after
 
     def sampled(self, batch: int, env: VecNormalize | None = None):
-        """Return a batch of ours, and for each of its transitions SB3's row and environment."""
+        """Return a batch of ours, and SB3's row and environment of each transition."""
         index = self.ours.replay.sample(batch, copy.deepcopy(self.ours._rng)).index
         return self.ours.sample(batch, env), np.array([self.row[int(i)] for i in index])
 
@@ -115,7 +115,7 @@ def theirs_at(buffer: ReplayBuffer, rows: np.ndarray) -> dict[str, np.ndarray]:
 
 @settings(max_examples=25, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 5), st.sampled_from([1, 3]), st.integers(1, 200))
-def test_batches_are_equal_to_those_of_sb3s_own_buffer(n_envs, stack, channels, batch):
+def test_batches_equal_those_of_sb3s_buffer(n_envs, stack, channels, batch):
     filled = Filled(n_envs, stack, channels)
     ours, rows = filled.sampled(min(batch, len(filled.ours.replay)))
     like = ReplayBuffer.sample(filled.theirs, 1)
@@ -125,7 +125,7 @@ def test_batches_are_equal_to_those_of_sb3s_own_buffer(n_envs, stack, channels, 
         assert torch.equal(found, torch.as_tensor(expected)), name
 
 
-def test_every_transition_but_the_newest_comes_up_also_when_the_ring_has_turned():
+def test_every_transition_but_the_newest_is_sampled_also_after_wrapping():
     filled = Filled(2, 4, steps=200, size=50)
     seen = {tuple(row) for _ in range(60) for row in filled.sampled(64)[1].tolist()}
     for i in range(2):
@@ -139,7 +139,7 @@ def test_every_transition_but_the_newest_comes_up_also_when_the_ring_has_turned(
         assert torch.equal(ours.next_observations, torch.as_tensor(expected["next_observations"]))
 
 
-def test_timeouts_end_an_episode_only_where_they_are_to_be_handled():
+def test_timeouts_are_excluded_from_dones_only_if_handled():
     handled, plain = Filled(2, 2), Filled(2, 2, handle_timeout_termination=False)
     ours, rows = handled.sampled(100)
     ended = handled.theirs.dones[rows[:, 0], rows[:, 1]]
@@ -150,7 +150,7 @@ def test_timeouts_end_an_episode_only_where_they_are_to_be_handled():
     assert ours.dones[:, 0].tolist() == plain.theirs.dones[rows[:, 0], rows[:, 1]].tolist()
 
 
-def test_rewards_are_normalised_as_sb3_does():
+def test_rewards_are_normalised_as_in_sb3():
     filled = Filled(1, 2)
     normal = VecNormalize(filled.env, norm_obs=False)
     normal.ret_rms.var = np.array(4.0)
@@ -178,7 +178,7 @@ def test_n_steps_add_up_rewards_and_discounts():
         assert torch.equal(ours.next_observations[k], torch.as_tensor(filled.theirs.next_observations[step, 0]))
 
 
-def test_a_batch_may_be_larger_than_what_is_held():
+def test_a_batch_may_be_larger_than_the_buffer():
     filled = Filled(1, 2, steps=6)
     assert filled.ours.sample(40).observations.shape == (40, 2, SIDE, SIDE)
     empty = FrameReplayBuffer(100, filled.env.observation_space, ACTIONS, "cpu", stack=2)
@@ -201,8 +201,8 @@ def stacks_in(buffer: FrameReplayBuffer) -> set[tuple[int, ...]]:
     return {tuple(row) for row in pairs.flatten(1).tolist()}
 
 
-def test_an_environment_that_is_reset_in_between_begins_anew():
-    """As `learn` does when it is called a second time."""
+def test_a_reset_in_between_starts_a_new_episode():
+    """`learn` does this when it is called a second time."""
     buffer = FrameReplayBuffer(50, space_of(3), ACTIONS, "cpu", stack=3)
     add(buffer, [0, 0, 1], [0, 1, 2])
     add(buffer, [0, 1, 2], [1, 2, 3])
@@ -211,8 +211,8 @@ def test_an_environment_that_is_reset_in_between_begins_anew():
     assert stacks_in(buffer) == {(0, 0, 1, 0, 1, 2), (0, 0, 7, 0, 7, 8)}, "nothing across the cut"
 
 
-def test_frames_may_run_on_over_the_end_of_an_episode():
-    """As when each life is an episode, and the frames are stacked inside of that."""
+def test_frame_stacks_may_continue_across_episodes():
+    """This happens if each life is an episode and frames are stacked inside that wrapper."""
     buffer = FrameReplayBuffer(50, space_of(3), ACTIONS, "cpu", stack=3)
     add(buffer, [0, 0, 1], [0, 1, 2], done=True)
     add(buffer, [1, 2, 3], [2, 3, 4])
@@ -229,7 +229,7 @@ def test_repeated_first_frames():
 
 
 @pytest.mark.parametrize(
-    ("kwargs", "obs", "after", "told"),
+    ("kwargs", "obs", "after", "message"),
     [
         ({}, [5, 5, 5], [5, 5, 6], 'give replay_buffer_kwargs={"padding": "repeat"}'),
         ({"padding": "repeat"}, [0, 0, 5], [0, 5, 6], 'give replay_buffer_kwargs={"padding": "zero"}'),
@@ -237,27 +237,27 @@ def test_repeated_first_frames():
         ({}, [0, 0, 5], [5, 0, 6], "not stacks of 3 consecutive frames"),
     ],
 )
-def test_what_is_not_stacked_as_said_is_refused(kwargs, obs, after, told):
+def test_observations_that_are_not_frame_stacks_are_rejected(kwargs, obs, after, message):
     buffer = FrameReplayBuffer(50, space_of(3), ACTIONS, "cpu", stack=3, **kwargs)
     with pytest.raises(ReplayError) as refused:
         add(buffer, obs, after)
-    assert told in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("space", "told"),
+    ("space", "message"),
     [
         (spaces.Box(0, 1, (4,)), "keeps images"),
         (spaces.Box(0, 1, (4, 8, 8), np.float32), "keeps images"),
         (space_of(3), "3 channels are not made of 4 stacked frames"),
     ],
 )
-def test_other_observations_are_refused_when_it_is_made(space, told):
-    with pytest.raises(ReplayError, match=told):
+def test_unsupported_observation_spaces_are_rejected_on_construction(space, message):
+    with pytest.raises(ReplayError, match=message):
         FrameReplayBuffer(100, space, ACTIONS, "cpu")
 
 
-def test_saved_and_loaded_it_gives_the_same_batches():
+def test_a_saved_and_loaded_buffer_gives_the_same_batches():
     filled = Filled(2, 3)
     loaded = pickle.loads(pickle.dumps(filled.ours))
     assert (loaded.pos, loaded.full, loaded.size()) == (60, False, 60)
@@ -267,7 +267,7 @@ def test_saved_and_loaded_it_gives_the_same_batches():
     assert loaded.size() == 0
 
 
-def test_it_takes_an_eighth_of_the_memory():
+def test_it_uses_an_eighth_of_the_memory():
     space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
     ours = FrameReplayBuffer(5_000, space, ACTIONS, "cpu")
     theirs = ReplayBuffer(5_000, space, ACTIONS, "cpu")
@@ -283,7 +283,7 @@ def train(buffer_class: type[ReplayBuffer], callback: BaseCallback | None = None
     return model.learn(160, callback=callback)
 
 
-def test_dqn_learns_with_it_and_repeats_itself():
+def test_dqn_learns_with_it_reproducibly():
     first, second = (train(FrameReplayBuffer) for _ in range(2))
     assert first.replay_buffer.size() == 80
     for a, b in zip(first.policy.parameters(), second.policy.parameters(), strict=True):
@@ -291,7 +291,7 @@ def test_dqn_learns_with_it_and_repeats_itself():
 
 
 class Slow(gym.Wrapper):
-    """Takes its time, so that the run's first seconds are on the disk before it is over."""
+    """Slow, so that the run's first seconds are on disk before it ends."""
 
     def step(self, action):
         time.sleep(0.004)
@@ -299,13 +299,13 @@ class Slow(gym.Wrapper):
 
 
 class Broken(BaseCallback):
-    """Ends a training as Ctrl-C does."""
+    """Ends a training like Ctrl-C."""
 
     def _on_step(self) -> bool:
         raise KeyboardInterrupt
 
 
-def test_the_callback_records_logs_and_changes_nothing(tmp_path, monkeypatch, capsys):
+def test_the_callback_records_and_logs_without_changing_the_training(tmp_path, monkeypatch, capsys):
     logged: dict[str, float] = {}
     plain = Logger.record
 
@@ -333,11 +333,11 @@ def test_the_callback_records_logs_and_changes_nothing(tmp_path, monkeypatch, ca
     assert {"hotloop/env_steps_per_s", "hotloop/updates_per_s", "hotloop/overhead_share"} <= set(logged)
     shares = {key: value for key, value in logged.items() if key.startswith("time/phase_")}
     assert {"time/phase_env_share", "time/phase_backward_share"} <= set(shares)
-    told = capsys.readouterr().err
-    assert "of the loop recorded" in told and shlex.join(["hotloop", "explain", str(run)]) in told
+    stderr = capsys.readouterr().err
+    assert "of the loop recorded" in stderr and shlex.join(["hotloop", "explain", str(run)]) in stderr
 
 
-def test_a_second_learn_gets_a_run_of_its_own_and_a_running_recording_is_used(tmp_path):
+def test_each_learn_call_gets_a_new_run_unless_a_recording_is_active(tmp_path):
     env = gym.make("CartPole-v1")
     model = DQN("MlpPolicy", env, learning_starts=10_000, device="cpu")
     callback = HotloopCallback(tmp_path / "run")
@@ -351,7 +351,7 @@ def test_a_second_learn_gets_a_run_of_its_own_and_a_running_recording_is_used(tm
     assert sorted(path.name for path in tmp_path.iterdir()) == ["outer", "run", "run-2"]
 
 
-def test_after_an_interrupted_learn_the_next_one_is_recorded_anew(tmp_path):
+def test_a_learn_call_after_an_interrupted_one_gets_a_new_run(tmp_path):
     model = DQN("MlpPolicy", gym.make("CartPole-v1"), learning_starts=10_000, device="cpu")
     with pytest.raises(KeyboardInterrupt):
         model.learn(20, callback=[HotloopCallback(tmp_path / "first"), Broken()])
@@ -361,12 +361,12 @@ def test_after_an_interrupted_learn_the_next_one_is_recorded_anew(tmp_path):
     assert hotloop.load(tmp_path / "first").state == "finished"
 
 
-def test_wrong_numbers_are_refused():
+def test_invalid_numbers_are_rejected():
     with pytest.raises(HotloopError, match="log_every is -1"):
         HotloopCallback(log_every=-1)
 
 
-def test_scalars_are_of_the_windows_since_the_last_time():
+def test_scalars_cover_the_windows_since_the_last_call():
     trace = make_trace(
         [place("env.step", Phase.ENV, 1.0, 40), place("replay.sample", Phase.SAMPLE, 3.0, 40)],
         windows={"env_steps": [10, 10, 30, 50]},
@@ -379,4 +379,4 @@ def test_scalars_are_of_the_windows_since_the_last_time():
     assert found["time/phase_sample_share"] == pytest.approx(0.75)
     assert found["hotloop/overhead_share"] == 0.004
     assert found["hotloop/memory_mb"] == pytest.approx(4.194304)
-    assert dict(scalars(trace, int(ends[-1]))) == {}, "nothing new"
+    assert dict(scalars(trace, int(ends[-1]))) == {}, "no new windows"

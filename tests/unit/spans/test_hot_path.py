@@ -1,4 +1,4 @@
-"""The hot path of spans: the accelerator and its Python twin do the same."""
+"""The hot path of spans: the C extension and the Python implementation behave the same."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if hot_path.ACCELERATED:
 @pytest.fixture(params=KINDS)
 def kind(request):
     chosen = KINDS[request.param]
-    chosen.watch(0, 0, 0, {}, None, [])  # A recorder that has ended may have left a wake behind.
+    chosen.watch(0, 0, 0, {}, None, [])  # An earlier recorder may have left a wake request.
     chosen.use_clock(itertools.count(100).__next__)
     yield chosen
     chosen.use_clock(None)
@@ -51,7 +51,7 @@ def live(kind, code: int):
     return Live(code)
 
 
-def test_the_accelerator_is_built_where_it_can_be():
+def test_the_c_extension_is_built_where_possible():
     if sys.platform != "linux" or sysconfig.get_config_var("Py_GIL_DISABLED") or os.environ.get("HOTLOOP_PURE"):
         pytest.skip("the accelerator is for CPython on Linux")
     assert hot_path.ACCELERATED, "install again with a C compiler: pip install -e ."
@@ -67,7 +67,7 @@ def test_a_span_writes_its_begin_and_its_end(kind):
     assert logs[0].ident == threading.get_ident()
 
 
-def test_what_was_taken_is_gone(kind):
+def test_drained_events_are_removed(kind):
     logs = kind.listen()
     kind.note(1, 2)
     assert logs[0].take() == b"\1" + bytes(7) + b"\2" + bytes(7)
@@ -77,14 +77,14 @@ def test_what_was_taken_is_gone(kind):
     assert logs[0].events == [3, 4]
 
 
-def test_an_error_inside_is_not_swallowed_and_the_span_ends(kind):
+def test_an_error_inside_a_span_propagates_and_ends_the_span(kind):
     logs = kind.listen()
     with pytest.raises(KeyError), live(kind, 2):
         raise KeyError
     assert logs[0].events == [2, 100, -2, 101]
 
 
-def test_a_log_grows_past_its_first_room(kind):
+def test_a_log_grows_beyond_its_initial_capacity(kind):
     logs = kind.listen()
     for i in range(200_000):
         kind.note(i, i)
@@ -95,8 +95,8 @@ def test_a_log_grows_past_its_first_room(kind):
     assert logs[0].events == [1, 1]
 
 
-@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the twin's logs have no limit")
-def test_a_full_log_takes_no_new_spans_but_counts_them_and_keeps_their_ends():
+@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the Python implementation's logs have no limit")
+def test_a_full_log_counts_new_spans_and_still_records_ends():
     kind = KINDS["accelerated"]
     logs = kind.listen()
     outer, inner = live(kind, 1), live(kind, 2)
@@ -112,7 +112,7 @@ def test_a_full_log_takes_no_new_spans_but_counts_them_and_keeps_their_ends():
             logs[0].take()
             with inner:
                 pass
-        assert len(logs[0]) == 0, "what is in a span that was skipped is skipped"
+        assert len(logs[0]) == 0, "spans inside a skipped span are skipped"
         with inner:
             pass
     assert full < 33_000
@@ -120,7 +120,7 @@ def test_a_full_log_takes_no_new_spans_but_counts_them_and_keeps_their_ends():
     kind.listen()
 
 
-def test_what_is_counted_again_before_the_next_span_adds_up(kind):
+def test_repeated_counts_before_the_next_span_add_up(kind):
     logs = kind.listen()
     first, second = 1 << 24, (1 << 24) + 1
     with live(kind, 1):
@@ -138,7 +138,7 @@ def test_what_is_counted_again_before_the_next_span_adds_up(kind):
         assert inside == [(first, 10), (second, 15)]
 
 
-def test_new_logs_leave_the_old_ones_alone(kind):
+def test_new_logs_do_not_change_old_ones(kind):
     old = kind.listen()
     kind.note(1, 1)
     new = kind.listen()
@@ -156,7 +156,7 @@ def test_each_thread_has_its_own_log(kind):
     assert {log.name: log.events for log in logs} == {f"worker {n}": [n, n] for n in (1, 2, 3)}
 
 
-def test_calls_that_are_only_counted(kind):
+def test_counted_calls_are_not_timed(kind):
     core = kind.Core(9)
     for _ in range(4):
         core.tally()
@@ -171,13 +171,13 @@ def test_an_idle_span_does_nothing(kind):
     assert logs == []
 
 
-def test_note_wants_two_integers(kind):
+def test_note_requires_two_integers(kind):
     kind.listen()
     with pytest.raises(TypeError):
         kind.note(1)
 
 
-def test_a_tally_tells_what_is_fresh(kind):
+def test_a_tally_returns_only_new_counts(kind):
     tally = kind.Tally("often", 5)
     for _ in range(3):
         tally.bump()
@@ -197,7 +197,7 @@ def name_in(numbers: dict, names: dict | None = None):
 
 
 def watched(kind, until_ns: int, tick_ns: int, most: int = 1000, tallies: tuple = ()):
-    """What a thread of its own sees of this one."""
+    """Sample this thread from another thread."""
     found, numbers = [], {}
 
     def work() -> None:
@@ -211,7 +211,7 @@ def watched(kind, until_ns: int, tick_ns: int, most: int = 1000, tallies: tuple 
     return looks, bumps, numbers, now_ns() - begin
 
 
-def test_watching_sees_this_thread_again_and_again_by_the_same_number(kind):
+def test_samples_of_a_thread_keep_the_same_thread_id(kind):
     tally = kind.Tally("often", 5)
     tally.bump()
     looks, bumps, numbers, _ = watched(kind, 100_000_000, 5_000_000, tallies=(tally,))
@@ -219,12 +219,12 @@ def test_watching_sees_this_thread_again_and_again_by_the_same_number(kind):
     assert len(mine) >= 3
     assert mine == sorted(mine)
     assert {stack for _, _, stack, _ in mine} <= set(numbers.values())
-    assert len({stack for _, _, stack, _ in mine}) < len(mine), "a thread that waits is where it was"
+    assert len({stack for _, _, stack, _ in mine}) < len(mine), "a waiting thread has the same stack"
     assert [(code, n) for _, code, n in bumps] == [(5, 1)]
 
 
 def seen_of_this_thread(kind, work) -> list[list[tuple[str, int]]]:
-    """The stacks that a thread of its own sees while this one works; each as (function, line), the innermost first."""
+    """Stacks sampled by another thread while this one works, each as (function, line), innermost first."""
     found, numbers, names = [], {}, {}
     watching = threading.Thread(
         target=lambda: found.append(
@@ -244,9 +244,9 @@ def only_python(until_ns: int) -> None:
             pass
 
 
-@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the twin gets the lock where it is given away")
-def test_short_stretches_of_python_between_calls_that_give_the_lock_away_are_seen():
-    """A sampler that waits for the lock is let in by those calls: what lies between them would take no time."""
+@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the Python implementation gets the GIL where it is released")
+def test_short_python_code_between_calls_that_release_the_gil_is_sampled():
+    """A sampler that waits for the GIL gets it in those calls: code between them would seem to take no time."""
 
     python_ns, whole_ns = 0, 0
 
@@ -263,40 +263,40 @@ def test_short_stretches_of_python_between_calls_that_give_the_lock_away_are_see
     seen = seen_of_this_thread(KINDS["accelerated"], work)
     inside = [stack for stack in seen if any(name == "only_python" for name, _ in stack)]
     assert len(seen) > 20
-    # On a loaded machine a good part of the time may pass in sleep(0), where others are let in.
+    # On a loaded machine much of the time may pass in sleep(0), where other threads run.
     assert len(inside) / len(seen) > python_ns / whole_ns / 2
 
 
-def test_a_stack_tells_functions_and_lines_from_the_inside_out(kind):
+def test_a_stack_lists_functions_and_lines_innermost_first(kind):
     seen = seen_of_this_thread(kind, lambda: time.sleep(0.1))
-    middle = seen[len(seen) // 2]  # the first and the last may be of the thread's start and end
+    middle = seen[len(seen) // 2]  # the first and the last may lie in the thread's start and end
     names = [name for name, _ in middle]
     assert names.index("<lambda>") < names.index("seen_of_this_thread")
     first = seen_of_this_thread.__code__.co_firstlineno
     assert dict(middle)["seen_of_this_thread"] in range(first, first + 12)
 
 
-def test_watching_without_ticks_only_waits(kind):
+def test_sampling_without_ticks_only_waits(kind):
     looks, bumps, _, took = watched(kind, 30_000_000, 0)
     assert (looks, bumps) == ([], [])
     assert took >= 30_000_000
 
 
-def test_watching_ends_when_woken_before_or_while(kind):
+def test_a_wake_before_or_during_sampling_ends_it(kind):
     kind.wake()
     assert watched(kind, 60_000_000_000, 0)[3] < 30_000_000_000
     threading.Timer(0.05, kind.wake).start()
     assert watched(kind, 60_000_000_000, 0)[3] < 30_000_000_000
 
 
-def test_watching_ends_when_the_logs_are_too_full(kind):
+def test_sampling_ends_when_the_logs_are_too_full(kind):
     kind.listen()
     for _ in range(11):
         kind.note(1, 1)
     assert watched(kind, 60_000_000_000, 5_000_000, most=10)[3] < 30_000_000_000
 
 
-def test_nothing_is_seen_while_held(kind):
+def test_nothing_is_sampled_while_paused(kind):
     kind.hold(True)
     try:
         assert watched(kind, 50_000_000, 5_000_000)[0] == []
@@ -305,7 +305,7 @@ def test_nothing_is_seen_while_held(kind):
 
 
 @given(st.lists(st.tuples(st.sampled_from(["start", "finish", "tally", "note"]), st.integers(1, (1 << 24) - 1))))
-def test_both_write_the_same(calls):
+def test_c_and_python_logs_are_identical(calls):
     written = []
     for kind in KINDS.values():
         kind.use_clock(itertools.count(7).__next__)
@@ -327,7 +327,7 @@ def test_both_write_the_same(calls):
 
 
 @pytest.mark.skipif(not hot_path.ACCELERATED, reason="this run has no C extension")
-def test_spans_and_recorder_pass_without_the_c_extension():
+def test_span_and_recorder_tests_pass_without_the_c_extension():
     recorder = Path(__file__).parents[1] / "profiling" / "recorder"
     files = [
         Path(__file__).with_name("test_registry.py"),

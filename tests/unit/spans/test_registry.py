@@ -1,4 +1,4 @@
-"""The span API: what it writes for whom, in every form it can be used in."""
+"""The span API: the events it writes, in every form of use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hotloop.spans.registry import COUNTER_BASE
 
 @pytest.fixture
 def clock() -> Iterator[Callable[[], int]]:
-    """Time that is 0, 1, 2, ...: one tick a reading."""
+    """A clock that returns 0, 1, 2, ..."""
     tick = itertools.count().__next__
     hot_path.use_clock(tick)
     yield tick
@@ -62,7 +62,7 @@ def test_spans_nest_in_others_and_in_themselves(logs):
     ]  # fmt: skip
 
 
-def test_an_exception_passes_through_and_ends_the_span(logs):
+def test_an_exception_ends_the_span_and_propagates(logs):
     with pytest.raises(KeyError, match="gone"), span("t.raises"):
         raise KeyError("gone")
     assert [name for name, _ in events(logs[0])] == ["+t.raises", "-t.raises"]
@@ -104,7 +104,7 @@ def test_methods_class_methods_and_static_methods(logs):
     assert names[::2] == ["+t.classmethod", "+t.method", "+t.staticmethod"]
 
 
-def test_a_generator_is_timed_while_it_runs_and_not_while_it_waits(logs):
+def test_a_generator_is_timed_only_while_it_runs(logs):
     @span("t.generator")
     def squares(n: int) -> Iterator[int]:
         for i in range(n):
@@ -156,7 +156,7 @@ def test_a_generator_keeps_send_throw_close_and_its_result(logs):
     assert names.count("+t.conversation") == names.count("-t.conversation") > 0
 
 
-def test_an_error_of_a_generator_reaches_its_user_and_ends_the_span(logs):
+def test_an_error_in_a_generator_ends_the_span_and_propagates(logs):
     @span("t.broken")
     def broken():
         yield 1
@@ -211,7 +211,7 @@ def test_a_coroutine_that_raises_ends_its_span(logs):
     assert names.count("+t.coroutine.raises") == names.count("-t.coroutine.raises") == 2
 
 
-def test_each_thread_has_a_log_of_its_own(logs):
+def test_each_thread_writes_its_own_log(logs):
     ready = threading.Barrier(3)
     shared = span("t.shared")
 
@@ -232,7 +232,7 @@ def test_each_thread_has_a_log_of_its_own(logs):
         assert [name for name, _ in events(found[f"worker {n}"])] == once * n
 
 
-def test_nothing_is_written_when_nobody_listens(clock):
+def test_nothing_is_written_without_a_recorder(clock):
     logs = spans.listen()
     spans.hush()
     with span("t.idle"):
@@ -243,7 +243,7 @@ def test_nothing_is_written_when_nobody_listens(clock):
     assert clock() == 0, "an idle span does not even read the clock"
 
 
-def test_on_off_on_gives_two_separate_logs(clock):
+def test_restarting_a_recording_starts_new_logs(clock):
     first = spans.listen()
     with span("t.twice"):
         pass
@@ -258,7 +258,7 @@ def test_on_off_on_gives_two_separate_logs(clock):
     assert [len(events(log)) for log in second] == [2]
 
 
-def test_a_span_made_before_listening_records_after_it_and_one_made_meanwhile_too(clock):
+def test_spans_created_before_and_during_a_recording_are_recorded(clock):
     early = span("t.early")
     logs = spans.listen()
     late = span("t.late")
@@ -278,7 +278,7 @@ def test_counters_carry_their_amount_and_order(logs):
     ]  # fmt: skip
 
 
-def test_one_name_is_one_span_and_a_phase_of_its_own_is_another():
+def test_spans_are_shared_by_name_and_phase():
     assert span("t.same") is span("t.same")
     other = span("t.same", Phase.LOG)
     assert other is not span("t.same")
@@ -307,12 +307,12 @@ def test_phases_are_guessed_by_whole_words(name, phase):
     assert phase_of(name) is phase
 
 
-def test_a_given_phase_beats_the_guess_and_hooks_are_not_guessed():
+def test_an_explicit_phase_overrides_the_guess_and_hooks_are_not_guessed():
     assert span("t.env.reset", Phase.EVALUATE).phase is Phase.EVALUATE
     assert spans.hook_span("t.env.hook").phase is None
 
 
-def test_asking_for_a_hook_span_again_gives_the_same_one():
+def test_a_hook_span_is_created_only_once():
     first = spans.hook_span("t.hook.again", Phase.ENV)
     assert spans.hook_span("t.hook.again", Phase.ENV) is first
     other = spans.hook_span("t.hook.again", Phase.ACT)
@@ -321,19 +321,19 @@ def test_asking_for_a_hook_span_again_gives_the_same_one():
     assert spans.hook_span("t.hook.again") is first
 
 
-def test_too_many_names_share_one_and_warn_once(monkeypatch, capsys):
+def test_names_beyond_the_limit_share_one_span_and_warn_once(monkeypatch, capsys):
     monkeypatch.setattr(spans, "_spans", {})
     monkeypatch.setattr(spans, "_by_code", [])
     monkeypatch.setattr(spans, "MAX_NAMES", 3)
     made = [span(f"n{i}") for i in range(6)]
     assert [each.name for each in made] == ["n0", "n1", "n2"] + ["(more names)"] * 3
     assert made[3] is made[5]
-    said = capsys.readouterr().err
-    assert said.startswith("hotloop: more than 3 different span names") and said.count("\n") == 1
-    assert [each.code for each in spans._by_code] == [1, 2, 3, 4], "the span of code c is at c - 1"
+    stderr = capsys.readouterr().err
+    assert stderr.startswith("hotloop: more than 3 different span names") and stderr.count("\n") == 1
+    assert [each.code for each in spans._by_code] == [1, 2, 3, 4], "the span with code c is at index c - 1"
 
 
-def test_a_counted_span_counts_and_writes_nothing(logs):
+def test_a_counted_span_only_counts(logs):
     each = span("t.modes")
     spans.make_counted(each)
     before = each.tallied()
@@ -348,7 +348,7 @@ def test_a_counted_span_counts_and_writes_nothing(logs):
     assert spans.is_live(each)
 
 
-def test_a_call_ends_as_it_began_whatever_its_span_becomes_meanwhile(logs):
+def test_a_call_ends_in_the_mode_in_which_it_began(logs):
     each = span("t.switched.inside")
     with each:
         spans.make_counted(each)
@@ -359,7 +359,7 @@ def test_a_call_ends_as_it_began_whatever_its_span_becomes_meanwhile(logs):
 
 @pytest.fixture
 def eager_threads() -> Iterator[None]:
-    """Threads that take turns every few microseconds."""
+    """Threads that switch every few microseconds."""
     usual = sys.getswitchinterval()
     sys.setswitchinterval(5e-6)
     yield
@@ -399,4 +399,4 @@ def test_counts_are_exact_while_spans_are_switched_by_another_thread(clock, eage
     assert timed > 0
     assert counted > 0
     assert timed + counted == sum(calls)
-    assert timed == sum(log.events[::2].count(-each.code) for log in logs), "each begin has its end"
+    assert timed == sum(log.events[::2].count(-each.code) for log in logs), "each begin has an end"

@@ -41,7 +41,7 @@ while steps is None or t < begin + steps:
     if t == begin + 1:
         print("writing", flush=True)
 if end == "die half-way":
-    writer.lanes.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+    writer.publish = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
     write(t)
 """
 
@@ -188,7 +188,7 @@ def is_memory(descriptor: Path) -> bool:
     try:
         return os.readlink(descriptor).startswith("/memfd:hotloop")
     except FileNotFoundError:
-        return False  # the one by which the directory was read
+        return False  # the descriptor of the directory listing itself
 
 
 def test_shared_memory_has_no_name_and_only_its_creator_closes_it() -> None:
@@ -199,7 +199,7 @@ def test_shared_memory_has_no_name_and_only_its_creator_closes_it() -> None:
     assert set(Path("/dev/shm").iterdir()) <= named
     del writer
     gc.collect()
-    end(start_writer(replay, 0, steps=1))  # a process that ends does not take it along
+    end(start_writer(replay, 0, steps=1))  # a process that ends does not free it
     FrameWriter.attach(handle)
     assert handle.path.name in open_memory()
     replay.close()
@@ -325,9 +325,9 @@ def test_a_file_holds_more_than_memory_allows(tmp_path: Path) -> None:
     path = tmp_path / "replay.bin"
     done = subprocess.run([sys.executable, "-c", SMALL, str(path)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    refused, said = done.stdout.splitlines()
+    refused, size = done.stdout.splitlines()
     assert refused.startswith("refused: a replay of 2") and 'storage=Path("file")' in refused
-    assert int(said.split()[1]) > 200_000_000
+    assert int(size.split()[1]) > 200_000_000
     assert path.stat().st_size > 200_000_000
 
 

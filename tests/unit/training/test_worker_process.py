@@ -50,7 +50,7 @@ def is_running(pid: int) -> bool:
         return False
 
 
-def test_a_worker_ignores_the_signals_that_stop_a_training_from_its_first_moment() -> None:
+def test_a_worker_ignores_stop_signals_from_the_start() -> None:
     worker = start_worker("import time; time.sleep(0.5); print('done')", stdout=subprocess.PIPE, text=True)
     for number in STOPPING:
         worker.send_signal(number)
@@ -58,7 +58,7 @@ def test_a_worker_ignores_the_signals_that_stop_a_training_from_its_first_moment
     assert (worker.returncode, out) == (0, "done\n")
 
 
-def test_a_signal_that_comes_while_a_worker_starts_is_not_lost() -> None:
+def test_a_signal_during_worker_start_is_not_lost() -> None:
     received = []
     before = signal.signal(signal.SIGHUP, lambda number, frame: received.append(number))
     try:

@@ -1,4 +1,4 @@
-"""For Stable-Baselines3: a callback that records the training, and a replay buffer that keeps each frame once.
+"""For Stable-Baselines3: a callback that records the training, and a replay buffer that stores each frame once.
 
 model = DQN("CnnPolicy", env, replay_buffer_class=FrameReplayBuffer)
 model.learn(100_000, callback=HotloopCallback())

@@ -1,7 +1,7 @@
-"""A callback that records a training run and tells SB3's logger where the time goes.
+"""A callback that records a training run and logs to SB3 where the time goes.
 
-What it logs is read from the run's files, as `hotloop explain` does, a few dozen milliseconds each time: it then rests
-for a hundred times as long, so that it takes at most 1 % of the training however often it is asked to.
+To log, it loads the run's files, as `hotloop explain` does. That takes a few dozen milliseconds, so it then pauses for
+a hundred times as long: it costs at most 1 % of the training however small the logging interval.
 """
 
 from __future__ import annotations
@@ -27,35 +27,35 @@ from hotloop.profiling.trace.load import load
 from hotloop.profiling.trace.model import Trace
 from hotloop.spans import registry
 
-REST = 100
-LEAST_S = 0.5
-"""Of a shorter loop nothing is told: its rates mean nothing yet."""
+PAUSE_FACTOR = 100
+MIN_WALL_S = 0.5
+"""A shorter run is not logged: its rates mean nothing yet."""
 LOGGED_COUNTERS = ("env_steps", "updates", "episodes")
 
 
 @dataclass(slots=True)
-class _Going:
+class _Recording:
     session: Session | None = None
-    """What a callback records. It outlives a `learn` that was interrupted, of whose end SB3 tells nobody."""
+    """The recording of a callback. It outlives an interrupted `learn`, because SB3 does not report its end."""
 
 
-_going = _Going()
+_recording = _Recording()
 
 
 class HotloopCallback(BaseCallback):
-    """Records `model.learn(...)` into a run directory: `hotloop explain` reads it, also while it is going.
+    """Records `model.learn(...)` into a run directory: `hotloop explain` reads it, even during training.
 
-    Under `hotloop run` it records nothing of its own and logs from that run.
+    Under `hotloop run` it does not record and logs from that run.
 
     Args:
-        path: The run directory; `runs/<time>-<script>` if not given. A second `learn` gets a directory of its own,
-            with a number behind the name.
-        summary_every: Print a summary every so many environment steps; 0 for never.
-        log_every: Put scalars into SB3's logger every so many environment steps; 0 for never. They are shown and
-            written whenever SB3 dumps its own.
-        hooks: Whether to time Gymnasium, torch and SB3; without, only spans of your own.
-        options: What else to record, and at what cost.
-        verbose: 1 to print where the run was written.
+        path: The run directory; default `runs/<time>-<script>`. A second `learn` gets its own directory, with a number
+            appended to the name.
+        summary_every: Print a summary every this many environment steps; 0: never.
+        log_every: Pass scalars to SB3's logger every this many environment steps; 0: never. SB3 writes them with its
+            own.
+        hooks: Whether to time Gymnasium, torch and SB3; otherwise only your own spans are timed.
+        options: Further options of the recording.
+        verbose: 1: print where the run was written.
     """
 
     def __init__(
@@ -73,43 +73,45 @@ class HotloopCallback(BaseCallback):
             if value < 0:
                 raise HotloopError(f"{name} is {value}: give a number of environment steps, or 0 for never")
         self.path: Path | None = None
-        """The run directory, once training has begun."""
-        self._asked = Path(path) if path is not None else None
+        """The run directory; None before training starts."""
+        self._requested_path = Path(path) if path is not None else None
         self._summary_every, self._log_every = summary_every, log_every
         self._hooks, self._options = hooks, options
         self._next_log = self._next_summary = 0
-        self._rest_until_ns = 0
+        self._paused_until_ns = 0
         self._logged_until_ns = 0
 
     def _on_training_start(self) -> None:
         self._next_log = self.num_timesteps + self._log_every
         self._next_summary = self.num_timesteps + self._summary_every
-        self._rest_until_ns = self._logged_until_ns = 0
+        self._paused_until_ns = self._logged_until_ns = 0
         _stop()
         if registry.recording():
             self.path = current_path()
             return
         total = self.locals.get("total_timesteps")
         config = {"algorithm": type(self.model).__name__, "n_envs": self.model.n_envs, "total_timesteps": total}
-        _going.session = record(_free(self._asked), hooks=self._hooks, options=self._options, config=config)
-        self.path = _going.session.path
+        _recording.session = record(
+            _unused(self._requested_path), hooks=self._hooks, options=self._options, config=config
+        )
+        self.path = _recording.session.path
 
     def _on_step(self) -> bool:
         logs = self._log_every and self.num_timesteps >= self._next_log
         prints = self._summary_every and self.num_timesteps >= self._next_summary
         if logs or prints:
             begin = now_ns()
-            if begin >= self._rest_until_ns and self._tell(bool(logs), bool(prints)):
-                self._rest_until_ns = now_ns() + REST * (now_ns() - begin)
+            if begin >= self._paused_until_ns and self._report(bool(logs), bool(prints)):
+                self._paused_until_ns = now_ns() + PAUSE_FACTOR * (now_ns() - begin)
         return True
 
-    def _tell(self, logs: bool, prints: bool) -> bool:
-        """Log and print what is due; return whether there was anything to read."""
+    def _report(self, logs: bool, prints: bool) -> bool:
+        """Log and print what is due; return False if the run has no data yet."""
         try:
             trace = load(self.path) if self.path else None
         except HotloopError:
-            trace = None  # nothing is written in the first second
-        if trace is None or trace.wall_s < LEAST_S:
+            trace = None  # Nothing is written in the first second.
+        if trace is None or trace.wall_s < MIN_WALL_S:
             return False
         if logs:
             for name, value in scalars(trace, self._logged_until_ns):
@@ -117,7 +119,7 @@ class HotloopCallback(BaseCallback):
             self._logged_until_ns = int(trace.main.windows.end_ns[-1])
             self._next_log = self.num_timesteps + self._log_every
         if prints:
-            with contextlib.suppress(OSError):  # nobody reads it any more: the training goes on
+            with contextlib.suppress(OSError):  # stderr was closed: training continues
                 print(periodic(trace), file=sys.stderr, flush=True)
             self._next_summary = self.num_timesteps + self._summary_every
         return True
@@ -125,14 +127,14 @@ class HotloopCallback(BaseCallback):
     def _on_training_end(self) -> None:
         stopped = _stop()
         if self._summary_every and self.num_timesteps >= self._next_summary:
-            self._tell(logs=False, prints=True)  # It was due, and put off to keep its cost low.
+            self._report(logs=False, prints=True)  # It was due, but postponed to limit the overhead.
         if stopped and self.verbose:
             see = shlex.join(["hotloop", "explain", str(self.path)])
             notice(f"recorded into {self.path}, see: {see}")
 
 
 def scalars(trace: Trace, since_ns: int) -> Iterator[tuple[str, float]]:
-    """Yield what is logged: rates and shares of the phases in the windows that ended since a moment, cost, memory."""
+    """Yield the logged values: rates and phase shares of the windows that ended after `since_ns`, overhead, memory."""
     windows = trace.main.windows
     recent = windows.in_loop & (windows.end_ns > since_ns)
     if not recent.any():
@@ -151,15 +153,15 @@ def scalars(trace: Trace, since_ns: int) -> Iterator[tuple[str, float]]:
 
 
 def _stop() -> bool:
-    """End what a callback records; return whether there was anything."""
-    session, _going.session = _going.session, None
+    """Stop the recording of a callback; return whether there was one."""
+    session, _recording.session = _recording.session, None
     if session is not None:
         session.stop()
     return session is not None
 
 
-def _free(path: Path | None) -> Path | None:
-    """Return a path for a new run: the one asked for, or with the next number behind it."""
+def _unused(path: Path | None) -> Path | None:
+    """Return a path for a new run: the given one, with the next free number appended if it exists."""
     if path is None or not path.exists() or (path.is_dir() and not any(path.iterdir())):
         return path
     number = 2

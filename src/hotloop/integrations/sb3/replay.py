@@ -1,8 +1,8 @@
-"""SB3's replay buffer for stacked images, kept in a `FrameReplay`: each frame is stored once instead of eight times.
+"""An SB3 replay buffer for stacked images that uses a `FrameReplay`: each frame is stored once instead of eight times.
 
-SB3 hands over whole stacks, of which all but one frame came before. Only the newest frame is stored; the stacks are put
-together again when a batch is sampled, equal to what SB3's own buffer would give. That they really are stacks of
-consecutive frames is checked with every step, for otherwise another observation would come out than went in.
+SB3 passes whole stacks, of which only the newest frame is new. Only that frame is stored; stacks are rebuilt when a
+batch is sampled, equal to those of SB3's own buffer. Every step checks that the observations are stacks of consecutive
+frames, because otherwise the rebuilt ones would differ.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ class FrameReplayBuffer(ReplayBuffer):
         DQN("CnnPolicy", env, replay_buffer_class=FrameReplayBuffer)
 
     `buffer_size` counts frames: a transition takes one, and the end of an episode one more.
-    `optimize_memory_usage` changes nothing. What is drawn follows from SB3's seed.
+    `optimize_memory_usage` has no effect. Sampling is determined by SB3's seed.
 
     Args:
-        buffer_size: As SB3 has it, and so are the next six.
-        observation_space: Of the observations as SB3 sees them, channels first.
-        action_space: Of the actions.
-        device: Where batches go.
-        n_envs: Environments.
+        buffer_size: Capacity in frames. This and the next six parameters are those of SB3's buffer.
+        observation_space: Space of the observations as SB3 sees them, channels first.
+        action_space: Space of the actions.
+        device: Device of the batches.
+        n_envs: Number of environments.
         optimize_memory_usage: Ignored.
         handle_timeout_termination: Whether a truncated episode is bootstrapped from its last observation.
-        stack: Frames in an observation; 1 if they are not stacked.
-        padding: What stands before an episode's first frame: "zero" with SB3's `VecFrameStack`, "repeat" with
+        stack: Number of frames in an observation; 1 if they are not stacked.
+        padding: What fills the stack before an episode's first frame: "zero" with SB3's `VecFrameStack`, "repeat" with
             Gymnasium's `FrameStackObservation`.
-        n_steps: Steps whose rewards are added up before bootstrapping.
+        n_steps: Number of rewards that are summed before bootstrapping.
         gamma: Discount, used if `n_steps` is above 1.
     """
 
-    def __init__(  # noqa: PLR0913  the signature of SB3, and what a stack is
+    def __init__(  # noqa: PLR0913  the signature is SB3's, plus the stack
         self,
         buffer_size: int,
         observation_space: spaces.Space,
@@ -58,7 +58,7 @@ class FrameReplayBuffer(ReplayBuffer):
         n_steps: int = 1,
         gamma: float = 0.99,
     ) -> None:
-        # Not SB3's constructor: it would allocate what is to be saved here.
+        # ReplayBuffer's constructor would allocate the memory that is saved here.
         BaseBuffer.__init__(self, buffer_size, observation_space, action_space, device, n_envs=n_envs)
         self.buffer_size = max(buffer_size // n_envs, 1)
         self.optimize_memory_usage = False
@@ -68,27 +68,33 @@ class FrameReplayBuffer(ReplayBuffer):
         self.n_steps, self.gamma = n_steps, gamma
         self._action_dtype = np.dtype(self._maybe_cast_dtype(action_space.dtype))
         self._frame_shape = _frame_shape(observation_space, stack)
-        # SB3 has seeded NumPy's generator by now.
+        # SB3 has seeded NumPy's generator before.
         self._rng = np.random.default_rng(np.random.randint(2**31))
         self.replay = self._make()
         self._after: np.ndarray | None = None
-        """The stacks that the last step ended with, [n_envs, stack, *frame_shape]; None before the first."""
+        """The stacks after the last step, [n_envs, stack, *frame_shape]; None before the first."""
 
     def _make(self) -> FrameReplay:
         return FrameReplay(
-            self.buffer_size * self.n_envs, self.n_envs, self._frame_shape, self.stack,
-            padding=self.padding, action_shape=(self.action_dim,), action_dtype=self._action_dtype,
-            # One step needs no discount of the replay's: SB3 multiplies with its own.
-            n_step=self.n_steps, gamma=self.gamma if self.n_steps > 1 else 1.0,
-        )  # fmt: skip
+            self.buffer_size * self.n_envs,
+            self.n_envs,
+            self._frame_shape,
+            self.stack,
+            padding=self.padding,
+            action_shape=(self.action_dim,),
+            action_dtype=self._action_dtype,
+            n_step=self.n_steps,
+            # With one step the discount is applied by SB3.
+            gamma=self.gamma if self.n_steps > 1 else 1.0,
+        )
 
     @property
     def nbytes(self) -> int:
-        """Memory it takes when it is full."""
+        """Memory used when the buffer is full."""
         return self.replay.nbytes
 
     def reset(self) -> None:
-        """Forget everything."""
+        """Remove all transitions."""
         super().reset()
         self.replay, self._after = self._make(), None
 
@@ -110,7 +116,7 @@ class FrameReplayBuffer(ReplayBuffer):
             timeouts[:] = [bool(info.get("TimeLimit.truncated", False)) for info in infos]
         terminated = ended & ~timeouts
         self._begin(seen)
-        # What follows a termination is never looked at.
+        # The observation after a termination is never used.
         if not _all_equal(after[:, :-1], seen[:, 1:], ~terminated):
             raise ReplayError(
                 f"observations are not stacks of {self.stack} consecutive frames, newest last: "
@@ -124,30 +130,29 @@ class FrameReplayBuffer(ReplayBuffer):
             self.full, self.pos = True, 0
 
     def _begin(self, seen: np.ndarray) -> None:
-        """Find out which environments begin an episode with this step, and tell the replay."""
+        """Mark in the replay which environments begin an episode with this step."""
         fresh, before = self.replay.fresh, self._after
         if before is not None and not fresh.any() and np.array_equal(seen, before):
-            return  # the usual case: everybody goes on
+            return  # The usual case: all episodes continue.
         for i in range(self.n_envs):
-            goes_on = before is not None and not fresh[i] and np.array_equal(seen[i], before[i])
-            if goes_on:
+            if before is not None and not fresh[i] and np.array_equal(seen[i], before[i]):
                 continue
-            # A wrapper that ends an episode with each life, outside of the stacking, lets the frames run on.
+            # If a wrapper outside of the stacking ends an episode with each life, the stack is not cleared.
             runs_on = before is not None and fresh[i] and np.array_equal(seen[i, :-1], before[i, 1:])
-            if not runs_on and not self._padded(seen[i]):
+            if not runs_on and not self._padded(seen[i], self.padding):
                 raise ReplayError(self._wrong_padding(seen[i]))
             fresh[i] = not runs_on
 
-    def _padded(self, stack: np.ndarray) -> bool:
-        if self.padding == "zero":
+    @staticmethod
+    def _padded(stack: np.ndarray, padding: str) -> bool:
+        if padding == "zero":
             return not stack[:-1].any()
         return bool((stack[:-1] == stack[-1]).all())
 
     def _wrong_padding(self, stack: np.ndarray) -> str:
         other = "repeat" if self.padding == "zero" else "zero"
-        fits = bool((stack[:-1] == stack[-1]).all()) if other == "repeat" else not stack[:-1].any()
         what = {"zero": "frames of zeros", "repeat": "its first frame again"}
-        if fits:
+        if self._padded(stack, other):
             return (
                 f"an episode begins with {what[other]}, not with {what[self.padding]}: "
                 f'give replay_buffer_kwargs={{"padding": "{other}"}}'
@@ -158,11 +163,11 @@ class FrameReplayBuffer(ReplayBuffer):
         )
 
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        """Draw transitions, with replacement."""
+        """Sample transitions with replacement."""
         held = max(len(self.replay), 1)
         if batch_size <= held:
             return self._to_samples(self.replay.sample(batch_size, self._rng), env)
-        # SB3 may begin to learn with fewer transitions than a batch has.
+        # SB3 may start learning with fewer transitions than a batch has.
         sizes = [held] * (batch_size // held) + [batch_size % held] * (batch_size % held > 0)
         parts = [self.replay.sample(size, self._rng) for size in sizes]
         return self._to_samples(Batch(*(np.concatenate(column) for column in zip(*parts, strict=True))), env)
@@ -179,14 +184,14 @@ class FrameReplayBuffer(ReplayBuffer):
         ]
         if self.n_steps > 1:
             columns.append(batch.discount.reshape(-1, 1))
-        # The replay uses a batch's memory again only when nobody holds it: no copy is needed.
+        # No copy: the replay reuses a batch's memory only when nothing refers to it any more.
         return ReplayBufferSamples(*(torch.as_tensor(column, device=self.device) for column in columns))
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        raise NotImplementedError("FrameReplayBuffer draws by itself: call sample()")
+        raise NotImplementedError("FrameReplayBuffer chooses transitions itself: call sample()")
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what `save_replay_buffer` keeps."""
+        """Return the state that `save_replay_buffer` stores."""
         state = {name: value for name, value in self.__dict__.items() if name != "replay"}
         return state | {"replay_state": self.replay.state()}
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import bare_name
+from hotloop.profiling.diagnosis.selection import bare_name
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
-from hotloop.profiling.trace.model import Node, Process, Thread
+from hotloop.profiling.trace.model import Node, Thread
 
 LEAST_STEPS = 0.3
 """Part of the run's environment steps that worker processes must have counted: their windows are not the main's."""
@@ -47,14 +47,11 @@ def worker_steps(loop: Loop) -> Steps | None:
     counted = sum(process.counts["env_steps"] for process in workers)
     if not workers or counted < LEAST_STEPS * loop.env_steps or not loop.trace.main.counts.get("env_steps", 0):
         return None
-    nodes = [node for process in workers for node in _steps_of(process)]
+    nodes = [node for process in workers for node in outermost_steps(process.main_thread)]
+    nodes = [node for node in nodes if node.name.endswith("step")]
     calls = sum(node.calls for node in nodes)
     median_ns = _mean(nodes, "p50_ns") / max(calls, 1)
     return Steps(len(workers), median_ns, _mean(nodes, "min_ns") / calls) if median_ns else None
-
-
-def _steps_of(process: Process) -> Iterable[Node]:
-    return (node for node in outermost_steps(process.main_thread) if node.name.endswith("step"))
 
 
 def _mean(nodes: list[Node], field: str) -> float:
@@ -62,12 +59,12 @@ def _mean(nodes: list[Node], field: str) -> float:
 
 
 def idle_cores(loop: Loop) -> float:
-    """Return how many cores nobody of this run uses, on average over the loop."""
+    """Return the average number of cores that no process of this run uses."""
     used_ns = 0.0
     for process in loop.trace.processes:
         own_ns = sum(thread.cpu_ns for thread in process.threads)
         used_ns += float(max(process.counts.get("cpu_ns", 0), own_ns))
-    return max(float(loop.machine.get("cores") or 1) - used_ns / max(loop.wall_ns, 1.0), 0.0)
+    return max(float(loop.machine.cores or 1) - used_ns / max(loop.wall_ns, 1.0), 0.0)
 
 
 def stepped_from(atoms: Iterable[Atom]) -> tuple[str, int] | None:

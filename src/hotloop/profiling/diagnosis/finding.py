@@ -1,11 +1,12 @@
-"""What explain says: a cause as a rule sees it, and a finding as a user reads it.
+"""The results of explain: a cause as found by a rule, and a finding as shown to the user.
 
-A rule names the moments that a cause takes and what would remain of them; a finding is that cause priced in
-whole-run throughput by Amdahl's law, after no moment is counted for two causes.
+A cause has the time it takes and the part of it that would remain after a fix. A finding is a cause with its predicted
+gain in throughput of the whole run, by Amdahl's law.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hotloop.escaping import printable, printable_lines
@@ -21,7 +22,7 @@ class Finding:
     phase: Phase
     span: str
     file: str
-    """The user's file to blame, "" if no line of theirs was seen."""
+    """The user's file; "" if none of its lines was sampled."""
     line: int
     share: float
     """Share of the main thread's wall time that the cause takes, 0..1."""
@@ -39,41 +40,49 @@ class Finding:
         """What, where, how much, and what to do: as a user reads it."""
         place = printable(f"{self.file}:{self.line}" if self.file else self.span)
         gain = f", expect {self.gain:.2f}× ({self.gain_low:.2f} to {self.gain_high:.2f})" if self.gain > 1 else ""
-        told = "".join(f"\n  - {printable(each)}" for each in self.evidence)
+        evidence = "".join(f"\n  - {printable(each)}" for each in self.evidence)
         advice = printable_lines(self.advice).replace("\n", "\n  ")
-        return f"{printable(self.title)}\n  {place}{gain}{told}\n  {advice}"
+        return f"{printable(self.title)}\n  {place}{gain}{evidence}\n  {advice}"
 
 
 @dataclass(frozen=True, slots=True)
 class Residual:
-    """What is left of the claimed time after the fix, as a fraction: expected, and between which bounds."""
+    """Fraction of the claimed time that is left after the fix: expected value and bounds."""
 
     mid: float
     low: float
     high: float
 
 
+UNCHANGED = Residual(1.0, 1.0, 1.0)
+
+
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What a rule found: the atoms of time that the cause takes, and what a fix leaves of them."""
+    """Result of a rule: the atoms of time that the cause takes, and what a fix leaves of them."""
 
-    rule: str
     title: str
     atoms: frozenset[int]
     """Indices into `Loop.atoms`."""
-    residual: Residual
     evidence: tuple[str, ...]
     advice: str
+    residual: Residual = UNCHANGED
+    rule: str = ""
+    """Name of the rule's module; `rules.find_causes` sets it."""
     general: bool = False
-    """Whether it gives way where a more specific rule explains the same time."""
+    """More specific rules that explain the same time take precedence."""
     informs: bool = False
-    """Whether it is told although nothing is gained by it: it says that a measurement is wrong."""
+    """Report it even without a gain: it says that a measurement is wrong."""
     blame: tuple[str, int] | None = None
-    """File and line, where it is not simply the hottest own line of the atoms."""
+    """File and line; by default the hottest own line of the atoms."""
     span: str = ""
-    """Name of the span, where it is not simply the one with most of the time."""
+    """Name of the span; by default the one with the most time."""
     sweeps: int = 0
-    """How often it moves more memory than the caches hold, so that what runs next has to fetch its own again."""
+    """How often it moves more memory than the caches hold, so that the code after it starts with cold caches."""
+
+
+Causes = Iterable[Cause]
+"""Result of a rule."""
 
 
 def amdahl(share: float, residual: float) -> float:

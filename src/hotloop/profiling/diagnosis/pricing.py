@@ -1,8 +1,8 @@
-"""From causes to findings: price each in throughput, give no moment to two causes, rank by what a fix gains.
+"""From causes to findings: predicts the gain of each fix, counts no time for two causes, and ranks by gain.
 
-The predicted gain is Amdahl's law on the claimed share, and on what the rest loses by caches that the cause empties.
-Its 90 % interval joins their errors: that of the stack samples (binomial, node by node, for a node's own time is
-exact), the spread of what a fix leaves over, and that of the cold caches.
+The predicted gain is Amdahl's law on the claimed share, plus the time that the rest loses because the cause empties the
+caches. Its 90 % interval combines the errors of the stack samples (binomial per node, because a node's self time is
+exact), of the residual and of the cold caches.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ Z90 = 1.645
 LEAST_GAIN = 1.03
 LEAST_LOW = 1.01
 LESS, MORE = 0.85, 1.4
-"""What a fix does to the rest of the loop (caches, allocator, page faults) no profile of the slow one shows. In the zoo
-the measured gains lay between these powers of what the claimed time alone gives; the interval allows for it."""
+"""A profile of the slow version does not show how a fix affects the rest of the loop (caches, allocator, page faults).
+In the zoo, measured gains were between these powers of the gain from the claimed time alone."""
 COLD_NS, COLD_OF_SWEEP, COLD_OF_REST = 300_000, 0.3, 0.3
-"""What runs after a sweep through memory takes that much longer, and at most these parts of the sweep and of the rest:
-measured by `bench/cold_caches.py` on an agent that is in no case of the zoo."""
+"""Extra time after a sweep through memory, at most these fractions of the sweep and of the rest. Measured by
+`bench/cold_caches.py` on an agent that is not in the zoo."""
 LEAST_SWEEP_NS = 50_000
-"""In less time no more than a megabyte is moved, and the caches keep what the rest needs."""
+"""A shorter sweep moves at most a megabyte and leaves the caches intact."""
 LEAST_COLD = 0.01
 
 
 def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
-    """Turn causes into findings, best first, with overlapping time given to one of them.
+    """Turn causes into findings, best first. Time that several causes claim is counted for one of them.
 
-    Specific causes choose first, then general ones; among equals the one with the larger gain. What a cause
-    has left after that is priced again, and dropped if it is not worth the work.
+    Specific causes come before general ones, then larger gains before smaller. The gain of a cause is computed from the
+    time it has left, and the cause is dropped if the gain is too small.
     """
     taken: set[int] = set()
     findings: list[Finding] = []
@@ -52,7 +52,7 @@ def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
 
 
 def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
-    """Price one cause on the atoms it was given."""
+    """Predict the gain of one cause from the atoms that are left to it."""
     share = loop.share(atoms)
     residual = cause.residual
     cold = cold_share(loop, cause, share)
@@ -65,7 +65,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
     gain = amdahl(saved, 0.0)
     file, line = cause.blame or _blame(atoms)
     seen = sum(atom.n for atom in atoms)
-    told = f"{percent(share)} of the loop's time ({seen} stack samples)"
+    sampled = f"{percent(share)} of the loop's time ({seen} stack samples)"
     return Finding(
         rule=cause.rule,
         title=cause.title,
@@ -78,7 +78,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
         gain_low=amdahl(low, 0.0) ** LESS,
         gain_high=amdahl(high, 0.0) ** MORE,
         score=math.log(gain),
-        evidence=(told, *cause.evidence, *_cold_told(cold)),
+        evidence=(sampled, *cause.evidence, *_cold_evidence(cold)),
         advice=cause.advice,
     )
 
@@ -93,7 +93,7 @@ def cold_share(loop: Loop, cause: Cause, share: float) -> float:
     return min(cause.sweeps * COLD_NS / loop.wall_ns, COLD_OF_SWEEP * share, COLD_OF_REST * (1.0 - share))
 
 
-def _cold_told(cold: float) -> list[str]:
+def _cold_evidence(cold: float) -> list[str]:
     return [f"it empties the caches: some {percent(cold)} more, in what runs after it"] if cold >= LEAST_COLD else []
 
 
@@ -136,7 +136,7 @@ def _blame(atoms: Sequence[Atom]) -> tuple[str, int]:
 
 
 def _largest(atoms, key):
-    """Return the key under which most of the atoms' time lies."""
+    """Return the key with the most time."""
     total: dict = {}
     for atom in atoms:
         total[key(atom)] = total.get(key(atom), 0.0) + atom.ns

@@ -1,7 +1,6 @@
-"""Timings that the script itself printed, made ready for the rules: which layer, which parts of which whole.
+"""Relates the timings that a script printed to its layers and to each other.
 
-Names decide nothing here but what belongs together: a printed "conv1" is the layer of that name, and what is
-indented under "Critic 1 forward" is a part of it.
+A printed "conv1" is the layer of that name, and a line indented under "Critic 1 forward" is a part of it.
 """
 
 from __future__ import annotations
@@ -11,16 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import bare_name, duration, indices, percent, size, total_ns
+from hotloop.profiling.diagnosis.evidence import duration, percent, size
+from hotloop.profiling.diagnosis.selection import bare_name, indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.printed_timings import Claim, LayerWork
 
 FILLERS = frozenset({"forward", "fwd", "pass", "layer", "time", "timing", "the"})
 STATISTIC = re.compile(r"\b(mean|avg|average|median|min|max|std|p\d\d|per|each|last|best)\b", re.IGNORECASE)
-"""What is no part of a whole although it is printed under it."""
+"""Names of values that are printed under a total but are not parts of it."""
 FEWEST_PRINTS = 3
 MOSTLY = 0.3
-"""Share of the loop from which convolutions are worth a word."""
+"""Share of the loop from which convolutions are mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def printed(ns: float, claim: Claim) -> str:
 
 
 def wholes(claims: Sequence[Claim]) -> list[Whole]:
-    """Return the printed times that have printed parts: indented under them, or beside a total."""
+    """Return the printed times that have printed parts: indented under them, or next to a total."""
     by_path = {claim.path: claim for claim in claims}
     below: dict[tuple[str, ...], list[Claim]] = {}
     for claim in claims:
@@ -78,7 +78,7 @@ def wholes(claims: Sequence[Claim]) -> list[Whole]:
 
 
 def _often(claim: Claim) -> bool:
-    """Say whether a time was printed again and again, and is not time since the start."""
+    """Return whether a time was printed repeatedly and is not the time since the start."""
     return claim.count >= FEWEST_PRINTS and not claim.rising
 
 
@@ -126,14 +126,14 @@ def convolutions(loop: Loop) -> Convolutions | None:
             calls_ns += share * node.total_ns
             calls_flops += share * node.counts["flops"]
             flops += node.counts["flops"]
-    if loop.machine.get("gpu") or not calls_flops:
+    if loop.machine.gpu or not calls_flops:
         return None
     share = calls_flops / flops
     return Convolutions(calls_ns + share * backward_ns, share * loop.counts.get("flops", 0))
 
 
-def convolutions_told(loop: Loop) -> list[str]:
-    """Say what the convolutions take beside what drawing batches takes, if they are the larger part."""
+def convolution_evidence(loop: Loop) -> list[str]:
+    """Compare convolutions with sampling, if convolutions take a large part of the time and more than sampling."""
     found = convolutions(loop)
     sampling_ns = total_ns(loop.where(lambda atom: Phase.SAMPLE in loop.phases(atom.node)))
     if found is None or found.ns < max(MOSTLY * loop.wall_ns, sampling_ns):

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.model import Frame, Node, Sample, Thread, Trace
+from hotloop.profiling.trace.reading.records import Machine
 
 LEARNING = frozenset({Phase.SAMPLE, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS})
 ENVIRONMENT = frozenset({Phase.ENV, Phase.RENDER, Phase.OBSERVE})
@@ -38,7 +38,7 @@ class Atom:
 
 @dataclass(frozen=True)
 class Loop:
-    """A trace made ready for the rules."""
+    """A trace prepared for the rules."""
 
     trace: Trace
     thread: Thread
@@ -58,10 +58,10 @@ class Loop:
                 total[name] = total.get(name, 0) + amount
         return total | {name: amount for name, amount in self.trace.main.counts.items() if amount}
 
-    @cached_property
-    def machine(self) -> dict[str, Any]:
-        """What the manifest says of the machine."""
-        return dict(self.trace.manifest.get("machine") or {})
+    @property
+    def machine(self) -> Machine:
+        """The machine that the run was recorded on."""
+        return self.trace.machine
 
     @property
     def env_steps(self) -> int:
@@ -107,7 +107,7 @@ class Loop:
         return found
 
     def beside_env(self, node: Node) -> bool:
-        """Say whether a node is the gap just before or after a span of the environment."""
+        """Return whether a node is the gap just before or after a span of the environment."""
         return node.kind == "gap" and not self.env_names.isdisjoint(node.name.strip("()").split(" → "))
 
     @cached_property
@@ -119,6 +119,20 @@ class Loop:
     def where(self, wanted: Callable[[Atom], bool]) -> list[Atom]:
         """Return the atoms that satisfy a condition."""
         return [atom for atom in self.atoms if wanted(atom)]
+
+    def of_nodes(self, nodes: Iterable[Node]) -> list[Atom]:
+        """Return the atoms of some nodes."""
+        chosen = {node.id for node in nodes}
+        return [atom for atom in self.atoms if atom.node.id in chosen]
+
+    def below(self, nodes: Iterable[Node]) -> list[Atom]:
+        """Return the atoms of some nodes and of everything below them."""
+        return self.of_nodes(each for node in nodes for each in self.thread.subtree(node))
+
+    def outermost(self, node: Node, phase: Phase) -> Node | None:
+        """Return the outermost span of a phase that contains a node; None if there is none."""
+        spans = [each for each in self.lineage(node) if each.kind == "span" and each.phase is phase]
+        return spans[-1] if spans else None
 
     @cached_property
     def untimed(self) -> dict[str, float]:

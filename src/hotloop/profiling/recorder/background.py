@@ -12,6 +12,7 @@ import threading
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns, thread_cpu_ns
 from hotloop.notice import notice
@@ -23,9 +24,13 @@ from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.profiling.recorder.process_stats import Vitals
 from hotloop.profiling.recorder.stack_sampler import StackBook
-from hotloop.profiling.recorder.writer import Write, Writer, describe_process, forget_within, write_window
+from hotloop.profiling.recorder.windows import Windows
+from hotloop.profiling.recorder.writer import Writer, describe_process, forget_within
 from hotloop.profiling.trace.stream_store import ProcessFiles
 from hotloop.spans import hot_path, registry
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 SECOND_NS = 1_000_000_000
 TOTALS_EVERY_NS = 5 * SECOND_NS
@@ -38,7 +43,6 @@ RAW_AT = 50_000
 """Single calls that are written before the window is over."""
 CROWDED, FLOOD_NS = 12_500, 100_000_000
 """So many events in the threads' logs are taken out at once; if within this time, they come faster than is folded."""
-WINDOWS_BEFORE_DOUBLING = 600
 
 
 class Recorder:
@@ -53,8 +57,8 @@ class Recorder:
         self.accounts = self._threads.accounts
         self.failure = ""
         """Why it stopped before it was asked to."""
-        self.wrapper_ns: dict[str, float] = {}
-        """What the wrappers of hooks add to a call, by kind. Theirs: it may come in while recording."""
+        self._wrapper_ns: dict[str, float] = {}
+        """What the wrappers of hooks add to a call, by kind. Shared with the hooks, which may add to it later."""
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self.working = threading.Lock()
         """Held while the background thread works: a fork that waits for it copies no half-done work."""
@@ -62,24 +66,28 @@ class Recorder:
         self._thread: threading.Thread | None = None
         self._codes = codes_of([])
 
+    def use_hooks(self, state: HookState) -> None:
+        """Write what these hooks find out."""
+        self._wrapper_ns = state.wrapper_ns
+        self._writer.printed_timings = state.book
+
     def start(self) -> None:
         """Begin to record."""
         begin = now_ns()
-        self.start_ns = self.loop_start_ns = self._window_start = begin
+        self.start_ns = self.loop_start_ns = begin
         self._loop_started = self._seen_events = False
         self.armed = not (self.options.after_s or self.options.after_steps)
         """Whether what happens now is kept: the asked-for start is reached."""
-        self._steps_seen = self._window = self._windows_at_length = 0
-        self._window_ns = round(self.options.window_s * SECOND_NS)
+        self._steps_seen = 0
         self._last_look = self._looks_from = self._block_start = self._second_start = begin
         self._learned_at = self._drained_at = begin
         self._totals_at = self._ended_ns = 0
         self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
         self._background_ns = 0
-        self._rates, self._since_drain, self._timed, self._counted = (Counter[int]() for _ in range(4))
+        self._rates, self._since_drain = Counter[int](), Counter[int]()
         self._cuts: list[tuple[int, bool]] = []
         self._vitals = Vitals()
-        self._process_marks = self._marks()
+        self._windows = Windows(begin, round(self.options.window_s * SECOND_NS), self._vitals)
         self._threads.listen()
         self._governor.counted(registry.known_spans())
         forget_within()
@@ -148,11 +156,11 @@ class Recorder:
                 account.skip(since, now)
             for each in registry.known_tallies():
                 each.fresh()
-            self._window_start = self._block_start = self._second_start = self._learned_at = now
+            self._block_start = self._second_start = self._learned_at = now
             # The first look after it would last as long as the pause did.
             self._last_look = self._looks_from = now
             self._since_drain, self._rates = Counter(), Counter()
-            self._process_marks = self._marks()
+            self._windows.restart(now, self._background_ns)
         except Exception as error:
             self._fail(error)
         finally:
@@ -211,7 +219,7 @@ class Recorder:
         self._drained_at = now_ns()
         began = self._threads.drain(max(self._block_start, self.start_ns))
         self._seen_events = self._seen_events or any(account.pending_events for account in self.accounts)
-        self._timed += began
+        self._windows.timed += began
         self._rates += began
         return began
 
@@ -245,7 +253,7 @@ class Recorder:
     def _tally(self) -> Counter[int]:
         """Take the calls that were counted but not timed."""
         counted = self._governor.counted(registry.known_spans())
-        self._counted += counted
+        self._windows.counted += counted
         self._rates += counted
         return counted
 
@@ -276,7 +284,7 @@ class Recorder:
 
     def _fold_part(self, account: Account, events: Ints, at: int, dark: bool) -> None:
         done = account.fold(events, at, self._codes, dark)
-        if self.armed and len(done.done_node) and self._writer.keeps_raw(self._window, self.options):
+        if self.armed and len(done.done_node) and self._writer.keeps_raw(self._windows.index, self.options):
             self._writer.keep_raw(account.index, done)
             if self._writer.raw_waiting > RAW_AT:
                 self._write_names()
@@ -321,10 +329,10 @@ class Recorder:
     def _write(self, at: int, last: bool = False) -> None:
         """Write what was folded up to a moment."""
         self._write_names()
-        if last or at - self._window_start >= self._window_ns:
+        if last or self._windows.over(at):
             self._end_window(at)
         else:
-            self._write_window(at, self._writer.tail)
+            self._windows.write(at, self._writer.tail, self.accounts, self._background_ns)
         if last or at >= self._totals_at:
             self._writer.totals(self.accounts)
             self._totals_at = at + TOTALS_EVERY_NS
@@ -349,52 +357,30 @@ class Recorder:
             account.reset()
         self._tally()
         # What was drained after this moment is folded later, and counts.
-        self._timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
-        self._counted, self._threads.counter_events, self._vitals.tally_events = Counter(), 0, 0
+        self._windows.timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
+        self._windows.counted, self._threads.counter_events, self._vitals.tally_events = Counter(), 0, 0
         forget_within()
         self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
             self.armed = True
             self._governor.begin()
-            self._process_marks = self._marks()
-            self.start_ns = self.loop_start_ns = self._window_start = at
+            self._windows.restart(at, self._background_ns)
+            self.start_ns = self.loop_start_ns = at
 
     def _end_window(self, at: int) -> None:
         self._write_names()
-        self._write_window(at, self._writer.append)
+        self._windows.end(at, self._writer.append, self.accounts, self._background_ns)
         self._writer.raw()
         self._writer.drop_tails()
-        for account in self.accounts:
-            account.reset_window()
-        self._timed, self._counted, self._vitals.device_ns = Counter(), Counter(), Counter()
-        self._process_marks = self._marks()
-        self._window += 1
-        self._window_start = at
-        self._windows_at_length += 1
-        if self._windows_at_length >= WINDOWS_BEFORE_DOUBLING:
-            self._window_ns *= 2
-            self._windows_at_length = WINDOWS_BEFORE_DOUBLING // 2
 
     def _write_names(self) -> None:
         self._writer.names(self.accounts, self.main, self._book.fresh)
         self._book.fresh = []
 
-    def _write_window(self, at: int, write: Write) -> None:
-        marks = self._marks()
-        memory = {name: marks[name] - self._process_marks[name] for name in marks} | self._vitals.memory_now() | {
-            "window": self._window, "start_ns": self._window_start, "end_ns": at,
-        }  # fmt: skip
-        write_window(write, self._window, self.accounts, (self._timed, self._counted, self._vitals.device_ns), memory)
-
-    def _marks(self) -> dict[str, int]:
-        return self._vitals.totals() | {"background_ns": self._background_ns}
-
     def _write_state(self, at: int, state: str) -> None:
-        costs = self._governor.costs() | {
-            "counter_events": self._threads.counter_events, "tally_events": self._vitals.tally_events,
-            "background_cpu_ns": self._background_ns,
-        }  # fmt: skip
+        events = {"counter_events": self._threads.counter_events, "tally_events": self._vitals.tally_events}
+        costs = self._governor.costs() | events | {"background_cpu_ns": self._background_ns}
         begun = self.loop_start_ns if self._loop_started else None
         times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": begun}
-        self._writer.state({"state": state} | times | costs | self.wrapper_ns)
+        self._writer.state({"state": state} | times | costs | self._wrapper_ns)

@@ -1,9 +1,9 @@
 """Child processes of multiprocessing record themselves: forked ones, spawned ones, and those of its fork server.
 
-Every child of multiprocessing runs its after-fork functions when it begins: one of them starts the recording. A
-spawned interpreter knows nothing of its parent, so its command line is made to start recording first; a fork server
-imports `preload` before it forks. A child of a plain `os.fork` is not recorded: most of those end or exec at once. The
-environment stays as the script knows it: it is changed only while a fork server starts.
+A child of multiprocessing starts by running after-fork functions: one of them starts the recording. A spawned
+interpreter inherits nothing from its parent, so its command line is changed to start recording first; a fork server
+imports `fork_server_preload` before it forks. A child of a plain `os.fork` is not recorded: most of those exit or exec
+at once. The environment variables are changed only while a fork server starts.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hotloop.profiling.recorder.options import RecordOptions
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.patching import Patches
 
 SERVER_VARIABLE = "HOTLOOP_CHILDREN"
 
@@ -47,7 +50,7 @@ class Settings:
 
 
 def follow_spawned(settings: Settings) -> Callable[[], None]:
-    """Change how multiprocessing starts interpreters, now or when it is imported; return what undoes it."""
+    """Change how multiprocessing starts interpreters, now or when it is imported; return a function that undoes it."""
     from hotloop.profiling.recorder.hooks.patching import ImportWatch, Patches
 
     patches = Patches()
@@ -72,10 +75,10 @@ def follow_spawned(settings: Settings) -> Callable[[], None]:
     return undo
 
 
-def _change_spawn(spawn: Any, settings: Settings, patches: Any) -> None:
+def _change_spawn(spawn: ModuleType, settings: Settings, patches: Patches) -> None:
     original = spawn.get_command_line
 
-    def get_command_line(**kwargs: Any) -> list[str]:
+    def get_command_line(**kwargs: int) -> list[str]:
         words = original(**kwargs)
         if "-c" in words:
             place = words.index("-c") + 1
@@ -85,7 +88,7 @@ def _change_spawn(spawn: Any, settings: Settings, patches: Any) -> None:
     patches.put(spawn, "get_command_line", get_command_line)
 
 
-def _change_fork_server(forkserver: Any, settings: Settings, patches: Any) -> None:
+def _change_fork_server(forkserver: ModuleType, settings: Settings, patches: Patches) -> None:
     server = forkserver._forkserver
     ensure_running = server.ensure_running
 
@@ -100,20 +103,20 @@ def _change_fork_server(forkserver: Any, settings: Settings, patches: Any) -> No
             os.environ.pop(SERVER_VARIABLE, None)
 
     patches.put(server, "ensure_running", start)
-    # The module has a name of its own for this method.
+    # The module also binds this method to a name.
     patches.put(forkserver, "ensure_running", start)
 
 
 class _Anchor:
-    """What multiprocessing refers to weakly: an after-fork function is forgotten together with it."""
+    """Keeps an after-fork function registered: multiprocessing refers to it weakly."""
 
 
-def _add_after_fork(util: Any, settings: Settings, anchors: list[_Anchor]) -> None:
+def _add_after_fork(util: ModuleType, settings: Settings, anchors: list[_Anchor]) -> None:
     def start(_: _Anchor) -> None:
         from hotloop.profiling.recorder.session import record_child, stop_current
 
         record_child(settings)
-        # A forked child leaves by os._exit, past atexit, but runs these.
+        # A forked child leaves by os._exit, which skips atexit but runs finalizers.
         util.Finalize(None, stop_current, exitpriority=100)
 
     anchors.append(_Anchor())

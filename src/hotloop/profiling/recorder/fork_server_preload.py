@@ -9,7 +9,7 @@ from hotloop.profiling.recorder.child_processes import SERVER_VARIABLE, Settings
 if text := os.environ.pop(SERVER_VARIABLE, ""):
     settings = Settings.read(text)
     if settings.modules is not None:
-        from hotloop.profiling.recorder.hooks import install
+        from hotloop.profiling.recorder.hooks import install, new_state
 
-        install(modules_depth=settings.modules)
+        install(new_state(settings.modules))
     follow_spawned(settings)

@@ -1,7 +1,7 @@
-"""What this machine is and can do at most: recorded with every run, so that impossible timings can be told.
+"""The machine and its peak performance: recorded with every run, so that impossible timings can be detected.
 
-The peaks (multiply-adds of a large matrix product, bytes of a large copy) are measured once in a process of
-their own, with one thread and with all, and kept in the user's cache folder.
+The peaks (multiply-adds of a large matrix product, bytes of a large copy) are measured once in a separate process, with
+one thread and with all, and kept in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -13,25 +13,37 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psutil
 
 from hotloop.cache import cache_folder
 from hotloop.clock import now_ns
+from hotloop.json_types import Json
 from hotloop.profiling.trace.host import this_host
 
 LIBRARIES = (
-    "hotloop", "torch", "numpy", "gymnasium", "gym", "stable-baselines3", "sb3-contrib", "torchrl", "numba",
-    "pyarrow", "ray", "tensorboard", "wandb",
-)  # fmt: skip
+    "hotloop",
+    "torch",
+    "numpy",
+    "gymnasium",
+    "gym",
+    "stable-baselines3",
+    "sb3-contrib",
+    "torchrl",
+    "numba",
+    "pyarrow",
+    "ray",
+    "tensorboard",
+    "wandb",
+)
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def describe_machine(measure: bool = True) -> dict[str, Any]:
-    """Describe the machine; with `measure`, its peaks too (0.0 where they could not be measured)."""
+def describe_machine(measure: bool = True) -> dict[str, Json]:
+    """Describe the machine; with `measure`, its peaks too (0.0 if they could not be measured)."""
     peaks = _peaks() if measure else {}
     return {
         "cores": usable_cores(),
@@ -48,12 +60,12 @@ def describe_machine(measure: bool = True) -> dict[str, Any]:
 
 
 def describe_host() -> dict[str, str]:
-    """Say on which machine, since which boot and in which process namespace this process runs."""
+    """Identify the machine, its boot and the process namespace of this process."""
     return asdict(this_host())
 
 
 def library_versions() -> dict[str, str]:
-    """The versions of the libraries that matter to training speed, of those installed."""
+    """Return the versions of installed libraries that matter for training speed."""
     found = {}
     for name in LIBRARIES:
         try:
@@ -64,7 +76,7 @@ def library_versions() -> dict[str, str]:
 
 
 def usable_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -90,7 +102,7 @@ def _peaks() -> dict[str, float]:
     everything, one = _measure_in_process(None), _measure_in_process("1")
     if not everything or not one:
         return {}
-    # A busy machine measures too little, never too much: all threads can do at least what one can.
+    # On a busy machine the result is too low, never too high: all threads are at least as fast as one.
     peaks = {name: max(everything[name], one[name]) for name in everything} | {"flops_1": one["flops"]}
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
@@ -107,8 +119,11 @@ def _measure_in_process(threads: str | None) -> dict[str, float]:
     try:
         run = subprocess.run(
             [sys.executable, "-c", "from hotloop.profiling.recorder.machine import _print_peaks; _print_peaks()"],
-            env=environment, capture_output=True, timeout=20, check=True,
-        )  # fmt: skip
+            env=environment,
+            capture_output=True,
+            timeout=20,
+            check=True,
+        )
         return json.loads(run.stdout)
     except (subprocess.SubprocessError, OSError, ValueError):
         return {}
@@ -124,7 +139,7 @@ def _print_peaks() -> None:
     print(json.dumps({"flops": 2 * 1024**3 / product_ns * 1e9, "copy_bytes_per_s": len(source) / copy_ns * 1e9}))
 
 
-def _time_ns(work: Any) -> int:
+def _time_ns(work: Callable) -> int:
     begin = now_ns()
     work()
     return now_ns() - begin

@@ -12,7 +12,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import psutil
 
@@ -36,7 +35,7 @@ _PLACEHOLDER = -(1 << 31)
 
 def describe_run(
     command: Sequence[str], options: RecordOptions, config: Mapping[str, object] | None = None, hooks: bool = False
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Return the manifest of a run that this process begins now."""
     return {
         "format": FORMAT_VERSION,
@@ -54,7 +53,7 @@ def describe_run(
     }
 
 
-def claim(path: str | os.PathLike[str] | None, manifest: Mapping[str, Any], command: Sequence[str]) -> Path:
+def claim(path: str | os.PathLike[str] | None, manifest: Mapping[str, object], command: Sequence[str]) -> Path:
     """Create the run directory with its manifest; return its absolute path.
 
     Args:
@@ -77,7 +76,7 @@ def claim(path: str | os.PathLike[str] | None, manifest: Mapping[str, Any], comm
             continue  # Another recording took it in the meantime.
 
 
-def _claim(target: Path, manifest: Mapping[str, Any]) -> Path:
+def _claim(target: Path, manifest: Mapping[str, object]) -> Path:
     taken = HotloopError(
         f"{target} is not an empty directory: choose another (--out DIR, or the path given to record), or remove it"
     )
@@ -99,7 +98,7 @@ def _claim(target: Path, manifest: Mapping[str, Any]) -> Path:
     return target.absolute()
 
 
-def finish(folder: Path, exit_code: int, changes: Mapping[str, Any]) -> tuple[Path, int]:
+def finish(folder: Path, exit_code: int, changes: Mapping[str, object]) -> tuple[Path, int]:
     """Complete the manifest of a run that has ended.
 
     Args:

@@ -1,12 +1,13 @@
-"""Memory of this process and its device, page faults and waiting for a core, read cheaply: several times a second."""
+"""Memory of this process and its device, page faults and waiting for a core: cheap enough to read often."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 import psutil
 
@@ -22,7 +23,7 @@ class Reading:
 
     rss_bytes: int
     reserved_bytes: int = 0
-    """Asked for, whether it is in use yet or not: a buffer made whole at the start is resident only as it fills."""
+    """Allocated, whether in use yet or not: a buffer allocated at the start becomes resident only as it fills."""
     gpu_bytes: int = 0
     gpu_busy_percent: int = -1
 
@@ -32,7 +33,7 @@ class MemoryReader:
 
     def __init__(self) -> None:
         self._process = psutil.Process()
-        self._nvml: Any = None
+        self._busy_of: Callable[[], int] | None = None
         self._page = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 0
 
     def read(self) -> Reading:
@@ -44,7 +45,7 @@ class MemoryReader:
         return Reading(rss, reserved, int(cuda.memory_allocated()), self._busy_percent())
 
     def _own_bytes(self) -> tuple[int, int]:
-        # Opened each time: a script that closes all descriptors could get this one's number for a file of its own.
+        # Opened each time: a script that closes all descriptors could reuse this one's number.
         try:
             with open("/proc/self/statm", "rb", buffering=0) as file:
                 reserved, rss, *_ = file.read(128).split()
@@ -54,25 +55,21 @@ class MemoryReader:
         return int(rss) * self._page, int(reserved) * self._page
 
     def _busy_percent(self) -> int:
-        if self._nvml is None:
-            try:
+        """Return how busy the device is; -1 if it does not report it, as a slice of a device does not."""
+        try:
+            if self._busy_of is None:
                 pynvml = importlib.import_module("pynvml")
                 pynvml.nvmlInit()
-                self._nvml = (pynvml, pynvml.nvmlDeviceGetHandleByIndex(0))
-            except Exception:
-                self._nvml = False
-        if not self._nvml:
-            return -1
-        library, handle = self._nvml
-        try:
-            return int(library.nvmlDeviceGetUtilizationRates(handle).gpu)
-        except Exception:  # not every device tells, such as a slice of one
-            self._nvml = False
+                handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+                self._busy_of = lambda: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
+            return self._busy_of()
+        except Exception:
+            self._busy_of = lambda: -1
             return -1
 
 
 def page_faults() -> tuple[int, int]:
-    """Minor and major page faults of this process so far."""
+    """Return the minor and major page faults of this process so far."""
     if resource is None:
         return 0, 0
     usage = resource.getrusage(resource.RUSAGE_SELF)
@@ -80,16 +77,15 @@ def page_faults() -> tuple[int, int]:
 
 
 def starved_ns() -> int:
-    """How long the main thread of this process has been ready to run and had no core so far; 0 where nobody counts."""
+    """Return how long the main thread has been ready to run without a core so far; 0 if the system does not count."""
     try:
         with open("/proc/self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])
-    except (OSError, ValueError, IndexError):  # not Linux, or a kernel that does not count
+    except (OSError, ValueError, IndexError):  # Not Linux, or a kernel that does not count.
         return 0
 
 
-def cuda_in_use() -> Any:
-    """torch.cuda, once the script has used it; else None."""
-    torch = sys.modules.get("torch")
-    cuda = getattr(torch, "cuda", None)
+def cuda_in_use() -> ModuleType | None:
+    """Return torch.cuda, once the script has used it; else None."""
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None

@@ -1,9 +1,10 @@
-"""What is read of the process besides its spans: memory, collector pauses, page faults, tallies, device time."""
+"""Process statistics besides spans: memory, garbage collector pauses, page faults, tallies, device time."""
 
 from __future__ import annotations
 
 import gc
 from collections import Counter
+from dataclasses import asdict
 
 from hotloop.clock import DeviceClock, process_cpu_ns
 from hotloop.profiling.recorder.call_tree.thread_totals import Account
@@ -13,7 +14,7 @@ from hotloop.spans.hot_path import Pauses
 
 
 class Vitals:
-    """Reads them, and notes changes in a thread's account, where the fold finds out what was going on."""
+    """Reads them, and notes changes in a thread's account, where the fold assigns them to nodes."""
 
     def __init__(self) -> None:
         self.memory = MemoryReader()
@@ -32,28 +33,26 @@ class Vitals:
             gc.callbacks.remove(self._pauses)
 
     def memory_now(self) -> dict[str, int]:
-        """What a window's row says of memory when it ends."""
-        now = self.memory.read()
-        return {"rss_bytes": now.rss_bytes, "reserved_bytes": now.reserved_bytes,
-                "gpu_bytes": now.gpu_bytes, "gpu_busy_percent": now.gpu_busy_percent}  # fmt: skip
+        """Return the memory columns of a window's row."""
+        return asdict(self.memory.read())
 
     def read_memory(self, at: int, account: Account) -> None:
-        """Note how much memory has grown since the last time."""
+        """Note how much memory has grown since the last call."""
         reading = self.memory.read()
         account.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
         self._rss = reading.rss_bytes
 
     def read_tallies(self, at: int, account: Account) -> None:
-        """Note how far the tallies have come since they were looked at last."""
+        """Note how much the tallies have grown since the last call."""
         self.take_bumps([(at, each.code, n) for each in registry.known_tallies() if (n := each.fresh())], account)
 
     def take_bumps(self, bumps: list[tuple[int, int, int]], account: Account) -> None:
-        """Note changes of tallies: (at, code, how many)."""
+        """Note changes of tallies: (at, code, amount)."""
         self.tally_events += sum(n for _, _, n in bumps)
         account.bumps += [(at, code, n, 0) for at, code, n in bumps]
 
     def read_device(self) -> None:
-        """Take the device time of spans that the device has finished, once the script uses one."""
+        """Collect the device time of spans that the device has finished, once the script uses one."""
         if self._device is None and (cuda := cuda_in_use()) is not None:
             self._device = DeviceClock(lambda: cuda.Event(enable_timing=True))
             registry.use_device(self._device)
@@ -61,8 +60,13 @@ class Vitals:
             self.device_ns.update(self._device.poll())
 
     def totals(self) -> dict[str, int]:
-        """What has added up since the process began: differences of it belong to a window."""
+        """Return totals since the process started; a window's row has differences of them."""
         minor, major = page_faults()
-        return {"cpu_ns": process_cpu_ns(), "minor_faults": minor, "major_faults": major,
-                "gc_pauses": self._pauses.count, "gc_pause_ns": self._pauses.ns,
-                "starved_ns": starved_ns()}  # fmt: skip
+        return {
+            "cpu_ns": process_cpu_ns(),
+            "minor_faults": minor,
+            "major_faults": major,
+            "gc_pauses": self._pauses.count,
+            "gc_pause_ns": self._pauses.ns,
+            "starved_ns": starved_ns(),
+        }

@@ -1,7 +1,7 @@
-"""What a script sets for numpy before it imports it, which the recorder has imported long before.
+"""Thread settings that a script makes before it imports numpy.
 
-`os.environ["OMP_NUM_THREADS"] = "1"` at the top of a script works because it comes before `import numpy`. Under the
-recorder it would come too late, so it is read from the script and set before.
+`os.environ["OMP_NUM_THREADS"] = "1"` at the top of a script works because it comes before `import numpy`. The recorder
+imports numpy first, so it would come too late: the setting is read from the script and applied earlier.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterator
 
 VARIABLES = frozenset(
-    {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS",
-     "VECLIB_MAXIMUM_THREADS", "NUMEXPR_NUM_THREADS"}
-)  # fmt: skip
+    f"{library}_THREADS"
+    for library in ("OMP_NUM", "OPENBLAS_NUM", "GOTO_NUM", "MKL_NUM", "BLIS_NUM", "VECLIB_MAXIMUM", "NUMEXPR_NUM")
+)
 
 
 def settings_of(path: str) -> dict[str, str]:
-    """Return what a script sets of these variables by plain statements at its top level."""
+    """Return the values of these variables that a script sets in plain statements at its top level."""
     if not os.path.isfile(path):
         return {}  # A pipe can be read only once.
     try:
@@ -33,7 +33,7 @@ def settings_of(path: str) -> dict[str, str]:
 
 
 def _settings(statements: list[ast.stmt]) -> Iterator[tuple[str, str, bool]]:
-    """Yield names and values that are assigned to the environment, and whether only where there is none."""
+    """Yield names and values assigned to the environment, and whether only if not set yet."""
     for each in statements:
         match each:
             case ast.Assign([ast.Subscript(place, ast.Constant(str(name)))], ast.Constant(str(value))):

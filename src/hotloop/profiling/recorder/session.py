@@ -15,10 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError, exit_code_of
+from hotloop.json_types import Json
 from hotloop.notice import notice
 from hotloop.profiling.recorder.background import Recorder
 from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
@@ -28,6 +29,9 @@ from hotloop.profiling.recorder.privacy.redact import redacted_text
 from hotloop.profiling.recorder.process_memory import cuda_in_use
 from hotloop.run_directory import default_path
 from hotloop.spans import hot_path, registry
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 
 @dataclass(slots=True)
@@ -57,6 +61,7 @@ class Session:
         """How the user calls the run directory, if a message at the end of the process is to name it."""
         self.recorder: Recorder | None = None
         self._modules = modules
+        self._hook_state: HookState | None = None
         self._started_ns = now_ns()
         self._undo: list[Callable[[], None]] = []
 
@@ -76,21 +81,22 @@ class Session:
         if self.main and self.options.looks_closer:
             from hotloop.profiling.recorder.deep.schedule import follow
 
-            self._undo.append(follow(self.recorder, folder, self.options))
+            self._undo.append(follow(self.recorder, folder, self.options, self._hook_state))
         _current.session = self
 
     def _install_hooks(self, modules: int, recorder: Recorder) -> None:
-        from hotloop.profiling.recorder.hooks import install
-        from hotloop.profiling.recorder.wrapper_overhead import costs_ns, measure_wrappers
+        from hotloop.profiling.recorder.hooks import install, new_state
+        from hotloop.profiling.recorder.wrapper_overhead import measure_wrappers
 
-        if not costs_ns:  # A forked child knows them from its parent.
-            measure_wrappers()
-        recorder.wrapper_ns = costs_ns
+        state = self._hook_state = new_state(modules)
+        if not state.wrapper_ns:  # A forked child inherits them from its parent.
+            measure_wrappers(state)
+        recorder.use_hooks(state)
         if self.main and self.options.looks_closer:
             from hotloop.profiling.recorder.deep.schedule import prepare
 
-            self._undo.append(prepare(modules, self.options))
-        self._undo.append(install(modules_depth=modules))
+            prepare(state, self.options)
+        self._undo.append(install(state))
 
     def _follow_children(self) -> None:
         """Have processes that start from here on record themselves into the same run."""
@@ -134,7 +140,10 @@ class Session:
 
     def _finish_manifest(self, exit_code: int, failure: str) -> bool:
         """Complete the manifest; return whether that worked."""
-        changes: dict[str, Any] = {"seconds": (now_ns() - self._started_ns) / 1e9, "torch": _torch_threads()}
+        changes: dict[str, Json] = {
+            "seconds": (now_ns() - self._started_ns) / 1e9,
+            "torch": _torch_facts(self._hook_state),
+        }
         if (cuda := cuda_in_use()) is not None:
             changes["machine"] = {"gpu": cuda.get_device_name()}
         if failure:
@@ -209,19 +218,16 @@ def current_path() -> Path | None:
     return _current.session.path if _current.session is not None else None
 
 
-def _torch_threads() -> dict[str, Any] | None:
-    torch: Any = sys.modules.get("torch")
-    if not hasattr(torch, "get_num_threads"):
+def _torch_facts(state: HookState | None) -> dict[str, Json] | None:
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "get_num_threads"):
         return None  # Not imported, or a module of the script's own.
-    threads = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
-    hooks = sys.modules.get("hotloop.profiling.recorder.hooks.torch.tensors")
-    gradients = sys.modules.get("hotloop.profiling.recorder.hooks.torch.dropped_gradients")
-    dropped = gradients.dropped_at.most_common(1) if gradients else []
-    return (
-        threads
-        | ({"set_at": hooks.threads_set_at} if hooks and hooks.threads_set_at else {})
-        | ({"gradients_dropped_at": dropped[0][0]} if dropped else {})
-    )
+    facts: dict[str, Json] = {"threads": torch.get_num_threads(), "interop_threads": torch.get_num_interop_threads()}
+    if state is not None and state.threads_set_at is not None:
+        facts["set_at"] = state.threads_set_at
+    if state is not None and (dropped := state.gradients.dropped_at.most_common(1)):
+        facts["gradients_dropped_at"] = dropped[0][0]
+    return facts
 
 
 def _forget_children() -> None:

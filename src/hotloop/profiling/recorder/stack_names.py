@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from hotloop.json_types import Json
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.call_tree.thread_totals import Account
 from hotloop.profiling.recorder.call_tree.tree import DARK, EDGE
 from hotloop.spans.registry import Span
 
 
-def node_entries(account: Account, every: list[Span]) -> list[dict[str, Any]]:
+def node_entries(account: Account, every: list[Span]) -> list[dict[str, Json]]:
     """Describe the nodes of a thread's tree that have no entry yet."""
     entries = []
     for node in range(account.named, len(account.tree.keys)):
         key = account.tree.keys[node]
-        entry: dict[str, Any] = {
+        entry: dict[str, Json] = {
             "is": "node",
             "thread": account.index,
             "id": node,
@@ -36,7 +35,7 @@ def node_entries(account: Account, every: list[Span]) -> list[dict[str, Any]]:
     return entries
 
 
-def _sibling(variant: int, every: list[Span]) -> dict[str, Any] | None:
+def _sibling(variant: int, every: list[Span]) -> dict[str, Json] | None:
     if variant in (EDGE, DARK):
         return None
     each = every[(variant >> 1) - 1]

@@ -1,7 +1,7 @@
-"""The stack sampler: what line each thread is at, a hundred times a second, and whether it computes or waits.
+"""The stack sampler: the line each thread is at, a hundred times a second, and whether it computes or waits.
 
-Stacks and lines are numbered when first seen; after that a sighting is four integers. A stack is known by its
-key, the code and instruction of each of its frames, which C reads in a microsecond (`ticks.watch`).
+Stacks and lines are numbered when first seen; after that a sample is four integers. A stack is identified by a key, the
+code and instruction of each of its frames, which C reads in a microsecond (`hot_path.watch`).
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import sysconfig
 from types import CodeType
-from typing import Any
 
 import hotloop
+from hotloop.json_types import Json
 from hotloop.profiling.recorder.privacy.source import redacted_source_line
 from hotloop.spans.hot_path import Place
 
@@ -19,9 +19,9 @@ MAX_STACKS = 20_000
 MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 TRAINING = os.path.join(_PACKAGE, "training", "")
-"""hotloop's own code that trains, not that which records. Where nobody else's is at work, it is what is looked at."""
+"""hotloop's own training code. In a run without code of the user, it counts as the user's."""
 STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "profiling", "recorder", "script.py")
-"""What is outside of these is how hotloop was started."""
+"""Frames outside of these belong to the start of hotloop."""
 _LIBRARIES = tuple(
     os.path.join(os.path.abspath(path), "")
     for path in {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -29,7 +29,7 @@ _LIBRARIES = tuple(
 
 
 def is_own(file: str) -> bool:
-    """Say whether a file is the user's own code rather than Python's or a library's."""
+    """Check whether a file is the user's own code rather than Python's or a library's."""
     if file.startswith("<"):
         return False
     path = os.path.abspath(file)
@@ -39,20 +39,20 @@ def is_own(file: str) -> bool:
 
 
 class StackBook:
-    """Numbers for frames and stacks, and the names still to be written down."""
+    """Numbers for frames and stacks, and the names that are not written yet."""
 
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
         self.by_key: dict[int, int] = {}
         self._own: dict[str, bool] = {}
-        # Code objects are known by their address, because hashing one hashes all that it holds; kept alive,
-        # so that the address is not given to another.
+        # Code objects are identified by id, because hashing one hashes its constants; kept alive, so that no other
+        # object gets the id.
         self._kept: list[CodeType] = []
-        self.fresh: list[dict[str, Any]] = []
+        self.fresh: list[dict[str, Json]] = []
 
     def name_stack(self, places: list[Place], key: int) -> int:
-        """Return the number of a stack whose key is not in `by_key` yet, given where its frames are."""
+        """Return the number of a stack whose key is not in `by_key` yet."""
         if len(self.by_key) >= MAX_KEYS:
             self.by_key.clear()
         number = self.by_key[key] = self._number_stack(places)
@@ -62,7 +62,7 @@ class StackBook:
         """Number a stack not seen before. The recorder's own frames are left out."""
         frames: list[int] = []
         known = self._frames
-        # The command, and the file that the system starts it by, are how hotloop was begun, and nobody's training.
+        # The frames of the command that started hotloop are not part of the training.
         starter = next((i for i, each in enumerate(places) if each[0].co_filename.startswith(STARTERS)), len(places))
         places = places[:starter]
         ours = not any(self._is_own(code.co_filename) for code, _, _ in places)
@@ -97,7 +97,14 @@ class StackBook:
         line = line if line and line > 0 else code.co_firstlineno
         number = self._frames[key] = len(self._kept)
         self.fresh.append(
-            {"is": "frame", "id": number, "function": code.co_qualname, "file": file, "line": line,
-             "text": redacted_source_line(file, line).strip()[:200] if own else "", "own": own}
-        )  # fmt: skip
+            {
+                "is": "frame",
+                "id": number,
+                "function": code.co_qualname,
+                "file": file,
+                "line": line,
+                "text": redacted_source_line(file, line).strip()[:200] if own else "",
+                "own": own,
+            }
+        )
         return number

@@ -1,54 +1,48 @@
-"""What the hooks' wrappers cost besides the spans in them, in a tight loop: the least that they can cost.
+"""Measures what the hooks' wrappers cost in addition to their spans, in a tight loop: the least that they can cost.
 
-The wrapper of module calls is measured on torch itself, once the script has imported it.
+The wrapper of module calls is measured with torch itself, once the script has imported it.
 """
 
 from __future__ import annotations
 
-import types
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks.environments import quick_stepping, stepping
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject
+from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.hooks.torch import modules
 from hotloop.profiling.recorder.hooks.torch.tensors import syncing
-from hotloop.profiling.recorder.hooks.torch.unused_graphs import follow_graph
-from hotloop.profiling.recorder.hooks.wrappers import SpansByType, here, timed_method
+from hotloop.profiling.recorder.hooks.wrappers import SpansByType, timed_method
 from hotloop.spans import hot_path
 from hotloop.spans.registry import Span, make_counted
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 LEAST_NS = 20.0
-costs_ns: dict[str, float] = {}
-"""What each kind of wrapper adds to a call around its span, in ns, by its name in a recorder's state."""
-
-
-class _Idle(hot_path.Core):
-    __slots__ = ("within_ns",)
-    __enter__ = staticmethod(hot_path.idle)
-    __exit__ = staticmethod(hot_path.idle)
 
 
 class _Env:
-    def step(self, action: int) -> tuple[float, float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[float, float, bool, bool, dict[str, float]]:
         return 0.0, 0.0, False, False, {}
 
 
-def measure_wrappers(rounds: int = 400) -> None:
-    """Find out what the wrappers that need no library add to a call: write it into `costs_ns`."""
-    spans = SpansByType(_Env, "step", Phase.ENV)
-    spans[_Env] = idle = _Idle(1)  # type: ignore[assignment]
-    plain = _Env.step
-    counted = SpansByType(_Env, "step", Phase.ENV)
+def measure_wrappers(state: HookState, rounds: int = 400) -> None:
+    """Measure what the wrappers that need no library add to a call."""
+    spans, counted = SpansByType(_Env, "step", Phase.ENV), SpansByType(_Env, "step", Phase.ENV)
+    spans[_Env] = idle = Span("idle", Phase.ENV, 1)
     counted[_Env] = probe = Span("probe", Phase.ENV, 1)
     make_counted(probe)
-    methods = (plain, timed_method(plain, spans), stepping(plain, spans), quick_stepping(plain, counted))
+    plain = _Env.step
+    methods = (plain, timed_method(plain, spans), stepping(plain, spans, state), quick_stepping(plain, counted, state))
     base, method, step, quick = _least_ns([(fn, _Env(), 0) for fn in methods], rounds)
     digit, bump = str.isdigit, hot_path.Tally("probe", 0).bump
-    bare, tallied = _least_ns([(fn, "1") for fn in (digit, syncing(digit, bump))], rounds)
+    bare, tallied = _least_ns([(fn, "1") for fn in (digit, syncing(digit, bump, state.quiet))], rounds)
     empty_ns = _with_ns(idle, rounds)
-    costs_ns.update(
+    state.wrapper_ns.update(
         wrap_ns=max(method - base - empty_ns, LEAST_NS),
         step_wrap_ns=max(step - base - empty_ns, LEAST_NS),
         quick_wrap_ns=max(quick - base, LEAST_NS),
@@ -56,53 +50,49 @@ def measure_wrappers(rounds: int = 400) -> None:
     )
 
 
-def measure_modules(torch: types.ModuleType, rounds: int = 200) -> None:
-    """Find out what the wrapper of module calls adds around a span and takes within it."""
+def measure_modules(torch: ModuleType, state: HookState, rounds: int = 200) -> None:
+    """Measure what the wrapper of module calls adds around a span and takes within it."""
     module, given = torch.nn.Identity(), torch.empty(1)
     plain = torch.nn.Module._wrapped_call_impl
-    idle: Any = _Idle(1)
-    idle.within_ns = 0.0
+    idle = Span("idle", Phase.FORWARD, 1)
     spans = modules.ModuleSpans({type(module): idle})
-    deaf, listening = (modules.calling(plain, spans, lambda hears=hears: hears) for hears in (False, True))
+    scratch = HookState(state.depth)
+    scratch.torch.use(torch)
+    deaf, listening = (modules.calling(plain, scratch, spans, lambda hears=hears: hears) for hears in (False, True))
 
-    def follow(given: Any) -> Any:
-        return follow_graph((given,), given)
+    def follow(given: Tensor) -> Tensor:
+        return scratch.graphs.follow((given,), given)
 
-    def pass_on(given: Any) -> Any:
+    def pass_on(given: Tensor) -> Tensor:
         return given
 
-    at = here.at
-    level, at.modules = at.modules, 0
-    try:
-        with torch.no_grad():
-            base, around, whole = _least_ns([(fn, module, given) for fn in (plain, deaf, listening)], rounds)
-            following, passed = _least_ns([(fn, given) for fn in (follow, pass_on)], rounds)
-            at.modules = modules.Depth.modules
-            bare, below = _least_ns([(fn, module, given) for fn in (plain, listening)], rounds)
-    finally:
-        at.modules = level
-    modules.Cost.own_ns = whole - around
-    modules.Cost.graph_ns = max(following - passed, 0.0)
-    modules.Cost.inner_ns = max(below - bare, 0.0)
-    costs_ns["module_wrap_ns"] = max(around - base - _with_ns(idle, rounds), LEAST_NS)
+    with torch.no_grad():
+        base, around, whole = _least_ns([(fn, module, given) for fn in (plain, deaf, listening)], rounds)
+        following, passed = _least_ns([(fn, given) for fn in (follow, pass_on)], rounds)
+        scratch.here.at.modules = scratch.depth
+        bare, below = _least_ns([(fn, module, given) for fn in (plain, listening)], rounds)
+    state.module_costs.own_ns = whole - around
+    state.module_costs.graph_ns = max(following - passed, 0.0)
+    state.module_costs.inner_ns = max(below - bare, 0.0)
+    state.wrapper_ns["module_wrap_ns"] = max(around - base - _with_ns(idle, rounds), LEAST_NS)
 
 
-def _with_ns(idle: Any, rounds: int) -> float:
-    """What a span that does nothing adds to a function: this is part of what a span costs, and not a wrapper's."""
+def _with_ns(idle: Span, rounds: int) -> float:
+    """Return what a span that does nothing adds to a function: part of the cost of a span, not of a wrapper."""
 
-    def enter(each: Any) -> None:
+    def enter(each: Span) -> None:
         with each:
             pass
 
-    def leave(each: Any) -> None:
+    def leave(each: Span) -> None:
         pass
 
     inside, outside = _least_ns([(fn, idle) for fn in (enter, leave)], rounds)
     return max(inside - outside, 0.0)
 
 
-def _least_ns(calls: list[tuple[Any, ...]], rounds: int) -> list[float]:
-    """Return what each of some calls, (function, *arguments), takes at best."""
+def _least_ns(calls: list[tuple], rounds: int) -> list[float]:
+    """Return the shortest time of each call: (function, *arguments)."""
     least = [float("inf")] * len(calls)
     for _ in range(5):
         for i, (fn, *args) in enumerate(calls):
@@ -113,9 +103,9 @@ def _least_ns(calls: list[tuple[Any, ...]], rounds: int) -> list[float]:
     return least
 
 
-def on_torch(torch: types.ModuleType, patches: Patches) -> None:
-    """Measure on torch what its hooks cost, before the script makes its first network."""
-    measure_modules(torch)
+def on_torch(torch: ModuleType, patches: Patches, state: HookState) -> None:
+    """Measure the cost of torch's hooks, before the script makes its first network."""
+    measure_modules(torch, state)
 
 
 SUBJECT = Subject(on_import={"torch": on_torch})

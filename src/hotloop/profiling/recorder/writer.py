@@ -1,4 +1,4 @@
-"""From accounts to files: names, windows, totals and state, in the tables of `trace.store`."""
+"""From accounts to files: names, windows, totals and state, in the tables of `trace.stream_store`."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hotloop.clock import now_ns, wall_ns
+from hotloop.json_types import Json
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
 from hotloop.profiling.recorder.call_tree.thread_totals import Account
 from hotloop.profiling.recorder.options import RecordOptions
-from hotloop.profiling.recorder.printed_timings.collect import new_book
+from hotloop.profiling.recorder.printed_timings.collect import Book
 from hotloop.profiling.recorder.privacy.redact import redacted_command, redacted_strings
 from hotloop.profiling.recorder.stack_names import node_entries
-from hotloop.profiling.trace.stream_store import ProcessFiles, write_json
+from hotloop.profiling.trace.stream_store import Columns, ProcessFiles, write_json
 from hotloop.spans import registry
 
-Write = Callable[[str, dict[str, Any]], None]
+Write = Callable[[str, Columns], None]
 WINDOWED = ("windows", "spans", "counters", "samples", "memory")
 
 
 class Writer:
-    """Writes one process's files, and knows which names are in them already."""
+    """Writes one process's files."""
 
     def __init__(self, files: ProcessFiles) -> None:
         self.files = files
-        self._claims = new_book()
+        self.printed_timings = Book()
         self.append: Write = files.append
         self._spans_named = 0
         self._counters_named = 0
@@ -38,22 +38,22 @@ class Writer:
         self._raw: list[tuple[int, Ints, Ints, Ints]] = []
         self.raw_waiting = 0
 
-    def tail(self, table: str, columns: dict[str, Any]) -> None:
-        """Write the rows of the window that is not complete, in place of its last ones."""
+    def tail(self, table: str, columns: Columns) -> None:
+        """Replace the rows of the window that is not complete yet."""
         self.files.replace(f"{table}.tail.arrow", table, columns)
         self._has_tails = True
 
     def drop_tails(self) -> None:
-        """Remove them, once the window is complete."""
+        """Remove these rows, once the window is complete."""
         for table in WINDOWED if self._has_tails else ():
             self.files.drop(f"{table}.tail.arrow")
         self._has_tails = False
 
-    def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Any]]) -> None:
-        """Write down what numbers stand for, as far as that is new. Comes before everything else of a process."""
+    def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Json]]) -> None:
+        """Write new names. Must come before the rows that refer to them."""
         self.files.create()
         every, counters = registry.known_spans(), list(registry.known_counters().items())
-        entries: list[dict[str, Any]] = [
+        entries: list[dict[str, Json]] = [
             {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
             for e in every[self._spans_named :]
         ]
@@ -61,17 +61,15 @@ class Writer:
         self._spans_named, self._counters_named = len(every), len(counters)
         for account in accounts:
             if not account.named:
-                entries.append(
-                    {"is": "thread", "id": account.index, "ident": account.ident, "name": account.name,
-                     "main": account is main}
-                )  # fmt: skip
+                thread = {"is": "thread", "id": account.index, "ident": account.ident, "name": account.name}
+                entries.append(thread | {"main": account is main})
             entries += node_entries(account, every)
             account.named = len(account.tree.keys)
-        # The text of a frame is a line of code: it has been cleared by other rules, which keep its columns.
-        self.files.add_names(redacted_strings(entries + fresh, as_they_are=frozenset({"text"})))
+        # The text of a frame is a line of code: it was redacted by other rules, which keep its columns.
+        self.files.add_names([redacted_strings(each, keep=frozenset({"text"})) for each in entries + fresh])
 
     def keeps_raw(self, window: int, options: RecordOptions) -> bool:
-        """Say whether the single calls of a window are kept: those of the first windows, and of some later ones."""
+        """Return whether to keep the single calls of a window: of the first windows, and of some later ones."""
         chosen = window < options.raw_windows + 1 or (window & (window - 1)) == 0
         return chosen and self.files.size_of("raw") < options.raw_bytes
 
@@ -81,35 +79,35 @@ class Writer:
         self.raw_waiting += len(done.done_node)
 
     def raw(self) -> None:
-        """Append the single calls that were kept. Names come first."""
+        """Append the single calls that were kept. Write their names first."""
         for index, node, start, end in self._raw:
             thread = np.full(len(node), index)
             self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
         self.drop_raw()
 
     def drop_raw(self) -> None:
-        """Forget them."""
+        """Drop the single calls that were kept."""
         self._raw.clear()
         self.raw_waiting = 0
 
     def totals(self, accounts: list[Account]) -> None:
-        """Replace the totals of all nodes, and what the script itself printed of its speed."""
+        """Replace the totals of all nodes, and the timings that the script printed."""
         rows = [row for account in accounts for row in account.totals_rows()]
-        told = self._claims.content()
-        if told is not None:
-            write_cleared(self.files.folder / "claims.json", told)
+        timings = self.printed_timings.content()
+        if timings is not None:
+            write_cleared(self.files.folder / "claims.json", timings)
         if rows:
             self.files.replace("totals.arrow", "totals", {name: [row[name] for row in rows] for name in rows[0]})
 
-    def state(self, content: dict[str, Any]) -> None:
-        """Replace the state: what it says of recording, and what of the process."""
+    def state(self, content: dict[str, Json]) -> None:
+        """Replace the state file of this process."""
         process = {"pid": os.getpid(), "process": process_name(), "wall_ns": wall_ns()}
         within = {str(e.code): e.within_ns for e in registry.known_spans() if e.within_ns}
         write_cleared(self.files.folder / "state.json", process | {"within_ns": within} | content)
 
 
-def write_cleared(path: Path, content: dict[str, Any]) -> None:
-    """Write a JSON file of a process, without the secrets that its texts hold."""
+def write_cleared(path: Path, content: dict[str, Json]) -> None:
+    """Write a JSON file of a process, with secrets redacted."""
     write_json(path, redacted_strings(content), indent=None)
 
 
@@ -146,20 +144,24 @@ def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, l
 
 
 def forget_within() -> None:
-    """Begin anew to add up what wrappers take within spans."""
+    """Reset the time that wrappers take within spans."""
     for each in registry.known_spans():
         each.within_ns = 0.0
 
 
-def describe_process(main: bool) -> dict[str, Any]:
-    """Return what `process.json` says of this process."""
+def describe_process(main: bool) -> dict[str, Json]:
+    """Return the content of `process.json`."""
     return {
-        "pid": os.getpid(), "parent_pid": os.getppid(), "main": main,
-        "clock_ns": now_ns(), "wall_ns": wall_ns(), "argv": redacted_command(getattr(sys, "argv", [])),
-    }  # fmt: skip
+        "pid": os.getpid(),
+        "parent_pid": os.getppid(),
+        "main": main,
+        "clock_ns": now_ns(),
+        "wall_ns": wall_ns(),
+        "argv": redacted_command(getattr(sys, "argv", [])),
+    }
 
 
 def process_name() -> str:
-    """The name multiprocessing gave this process."""
+    """Return the name that multiprocessing gave this process."""
     multiprocessing = sys.modules.get("multiprocessing.process")
     return multiprocessing.current_process().name if multiprocessing else "MainProcess"

@@ -26,7 +26,6 @@ NAME_LENGTH = 32
 INK = "#2b2f36"
 FAINT = "#d9dce1"
 RATE_COLOURS = {"env_steps": "#009e73", "frames": "#66c9a9", "updates": "#e69f00", "episodes": "#0072b2"}
-PNG_DPI = 110
 
 
 def write(report: Report, path: Path) -> None:

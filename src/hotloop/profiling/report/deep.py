@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from hotloop import numbers
+from hotloop.json_types import JsonObject
+from hotloop.profiling.report.layout import heading, near
 from hotloop.profiling.trace.deep import CallRow, FunctionRow, Look, Traced
 
 FUNCTION_ROWS = 20
@@ -26,7 +26,7 @@ KIND_STYLES = {"own": "bold", "library": "", "native": "dim"}
 OPTIMISABLE = {"yes": Text("yes", "green"), "calls": Text("fewer calls", "yellow"), "no": Text("no", "dim")}
 
 
-def as_dict(traced: Traced) -> dict[str, Any]:
+def as_dict(traced: Traced) -> JsonObject:
     """Return the fields of `explain --json` on deep profiling."""
     looks = {
         "functions": _look_dict(traced.functions_look),
@@ -41,29 +41,25 @@ def as_dict(traced: Traced) -> dict[str, Any]:
     }
 
 
-def _look_dict(look: Look | None) -> dict[str, Any] | None:
+def _look_dict(look: Look | None) -> JsonObject | None:
     return None if look is None else asdict(look) | {"factor": look.factor}
 
 
 def render(traced: Traced) -> Iterator[RenderableType]:
     """Yield the sections on deep profiling, if there was any."""
     if traced.functions_look is not None:
-        yield _heading("Functions", _progress(traced.functions_look))
+        yield heading("Functions", _progress(traced.functions_look))
         yield from _functions(traced, traced.functions_look)
         yield Text()
     if traced.operators_look is not None:
-        yield _heading("Torch operators", _progress(traced.operators_look))
+        yield heading("Torch operators", _progress(traced.operators_look))
         yield from _operators(traced, traced.operators_look)
         yield Text()
     if traced.layers_look is not None:
         look = traced.layers_look
-        yield _heading("Layers", f"{look.updates_timed} updates, one in {look.every}")
+        yield heading("Layers", f"{look.updates_timed} updates, one in {look.every}")
         yield from _layers(traced)
         yield Text()
-
-
-def _heading(title: str, detail: str) -> RenderableType:
-    return Rule(Text.assemble((title, "bold"), (f"  {detail}", "dim")), align="left", style="dim", characters="─")
 
 
 def _progress(look: Look) -> str:
@@ -107,7 +103,7 @@ def _kinds(rows: tuple[FunctionRow, ...]) -> Text:
 def _where(row: FunctionRow) -> Text:
     if not row.file:
         return Text("native", "dim")
-    file = row.file.removeprefix(os.getcwd() + os.sep)
+    file = near(row.file)
     if row.kind != "own":
         file = os.path.join(*file.split(os.sep)[-2:])
     place = f"{file}:{row.line}"

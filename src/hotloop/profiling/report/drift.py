@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
-from typing import Any
 
 from rich.console import RenderableType
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
 from hotloop import numbers
+from hotloop.json_types import JsonObject
+from hotloop.profiling.report.layout import heading
 from hotloop.profiling.trace.drift import Drift, Part
 
 PHASES_SHOWN = 3
 
 
-def as_dict(drift: Drift | None) -> dict[str, Any] | None:
+def as_dict(drift: Drift | None) -> JsonObject | None:
     """Return `drift` of `explain --json`; None if there was no significant change."""
     if drift is None:
         return None
@@ -39,9 +39,7 @@ def render(drift: Drift | None) -> Iterator[RenderableType]:
     """Yield the section on drift, if there is drift."""
     if drift is None:
         return
-    heading = Text("How it changed", "bold")
-    heading.append("  the first third of the loop against the last", "dim")
-    yield Rule(heading, align="left", style="dim", characters="─")
+    yield heading("How it changed", "first third of the loop compared with the last")
     yield Padding(_table(drift), (0, 0, 0, 2))
     yield Padding(Text(meaning(drift)), (0, 0, 0, 2))
     yield Text()
@@ -82,7 +80,7 @@ def _where(drift: Drift, cost: float) -> str:
     return f", most of it in {row.phase} ({numbers.seconds(row.early_s)} a step, then {numbers.seconds(row.late_s)})"
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: Part) -> JsonObject:
     return asdict(part) | {
         "steps_per_episode": part.steps_per_episode,
         "cost_per_step_s": part.cost_per_step_s,

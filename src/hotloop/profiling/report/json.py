@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from hotloop.escaping import json_text
 from hotloop.files import write_whole
+from hotloop.json_types import Json, JsonObject
 from hotloop.profiling.report import deep, drift
 from hotloop.profiling.report.view import Report, tree_rows
 from hotloop.profiling.trace.model import Trace
@@ -18,7 +20,7 @@ from hotloop.profiling.trace.model import Trace
 SCHEMA = 1
 
 
-def as_dict(report: Report) -> dict[str, Any]:
+def as_dict(report: Report) -> JsonObject:
     """Return the object that `explain --json` prints."""
     return {
         "schema": SCHEMA,
@@ -42,9 +44,10 @@ def as_dict(report: Report) -> dict[str, Any]:
     }
 
 
-def detailed(report: Report, trace: Trace) -> dict[str, Any]:
+def detailed(report: Report, trace: Trace) -> JsonObject:
     """Return the same with all details: call tree, hottest lines, windows, memory, manifest."""
-    return as_dict(report) | {
+    return {
+        **as_dict(report),
         "name": report.name,
         "command": list(report.command),
         "machine": asdict(report.machine),
@@ -61,12 +64,12 @@ def detailed(report: Report, trace: Trace) -> dict[str, Any]:
     }
 
 
-def dumps(content: dict[str, Any]) -> str:
+def dumps(content: JsonObject) -> str:
     """Return indented JSON that any parser accepts."""
     return json_text(content, default=_plain)
 
 
-def write(content: dict[str, Any], path: Path) -> None:
+def write(content: JsonObject, path: Path) -> None:
     """Write JSON to a file."""
     write_whole(path, f"{dumps(content)}\n".encode())
 
@@ -80,7 +83,7 @@ def _rates(report: Report) -> dict[str, float]:
     return found
 
 
-def _windows(trace: Trace) -> list[dict[str, Any]]:
+def _windows(trace: Trace) -> list[JsonObject]:
     windows = trace.main.windows
     return [
         {
@@ -94,7 +97,7 @@ def _windows(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def _memory(trace: Trace) -> list[dict[str, Any]]:
+def _memory(trace: Trace) -> list[JsonObject]:
     memory = trace.main.memory
     return [
         {"at_s": (int(at) - trace.loop_start_ns) / 1e9, "rss_bytes": int(rss), "gpu_bytes": int(gpu)}
@@ -102,7 +105,5 @@ def _memory(trace: Trace) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(value: Any) -> Any:
-    if hasattr(value, "item"):
-        return value.item()  # a numpy number
-    return str(value)
+def _plain(value: np.generic | Path) -> Json:
+    return value.item() if isinstance(value, np.generic) else str(value)

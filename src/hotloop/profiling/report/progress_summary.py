@@ -12,12 +12,7 @@ BAR_WIDTH = 24
 
 
 def periodic(trace: Trace, prefix: str = "hotloop") -> str:
-    """Return five to eight lines: rates of the loop so far, phases, memory.
-
-    Args:
-        trace: The run.
-        prefix: Start of the first line, to tell it apart from the output of the training.
-    """
+    """Return five to eight lines: rates of the loop so far, phases, memory."""
     report = view.build(trace, ())
     lines = [f"{prefix}: profile of {printable(report.name)}, {numbers.seconds(report.wall_s)} of the loop recorded"]
     rates = []
@@ -33,10 +28,6 @@ def periodic(trace: Trace, prefix: str = "hotloop") -> str:
             bar = "█" * max(1, round(row.share * BAR_WIDTH))
             lines.append(f"  {row.phase:<13}{percent:>3} %  {bar}")
     if report.rss_bytes:
-        growth = _signed(report.rss_growth_bytes)
+        growth = ("+" if report.rss_growth_bytes >= 0 else "") + numbers.size(report.rss_growth_bytes)
         lines.append(f"  memory {numbers.size(report.rss_bytes)} ({growth} since the start)")
     return "\n".join(lines)
-
-
-def _signed(value_bytes: int) -> str:
-    return ("+" if value_bytes >= 0 else "") + numbers.size(value_bytes)

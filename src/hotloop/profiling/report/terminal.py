@@ -6,20 +6,19 @@ markup.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.rule import Rule
 from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
 from hotloop import numbers
 from hotloop.profiling.report import deep, drift
+from hotloop.profiling.report.layout import heading, near
 from hotloop.profiling.report.palette import GROUP_ORDER, colour
 from hotloop.profiling.report.printable import printable_report
 from hotloop.profiling.report.view import Report, TreeRow
@@ -69,19 +68,19 @@ def render(report: Report) -> Iterator[RenderableType]:
         yield Text("The run is empty: nothing was recorded yet.", "yellow")
         yield from _notes(report)
         return
-    yield _heading("Where the time goes", f"main thread, {numbers.seconds(report.wall_s)}")
+    yield heading("Where the time goes", f"main thread, {numbers.seconds(report.wall_s)}")
     yield _phase_table(report.phases)
     yield Text()
-    yield _heading("Call tree", "branches of 1 % and more")
+    yield heading("Call tree", "branches of 1 % and more")
     yield _tree(report)
     yield Text()
     if report.processes:
-        yield _heading("Other threads and processes", "")
+        yield heading("Other threads and processes")
         yield _process_table(report)
         yield Text()
     yield from drift.render(report.drift)
     yield from deep.render(report.traced)
-    yield _heading("What to change", _finding_count(report))
+    yield heading("What to change", _finding_count(report))
     if not report.findings:
         yield Padding(_no_findings(report), (0, 2))
     for i, finding in enumerate(report.findings, 1):
@@ -105,16 +104,9 @@ def _no_findings(report: Report) -> RenderableType:
         return Text("No known cause found.", "bold green")
     table = Table.grid(padding=(0, 2))
     for line in own:
-        place = Text(f"{_near(line.file)}:{line.line}", "cyan")
+        place = Text(f"{near(line.file)}:{line.line}", "cyan")
         table.add_row(numbers.percent(line.share), place, Text(line.text, "dim"))
     return Group(Text("No known cause found. The hottest lines are:", "bold green"), table)
-
-
-def _heading(title: str, detail: str) -> RenderableType:
-    text = Text(title, "bold")
-    if detail:
-        text.append(f"  {detail}", "dim")
-    return Rule(text, align="left", style="dim", characters="─")
 
 
 def _finding_count(report: Report) -> str:
@@ -281,18 +273,13 @@ def _finding(number: int, finding: Finding) -> RenderableType:
     parts: list[RenderableType] = [gain]
     if finding.file:
         line = f":{finding.line}" if finding.line else ""
-        parts.append(Text.assemble(("at ", "dim"), (f"{_near(finding.file)}{line}", "cyan")))
+        parts.append(Text.assemble(("at ", "dim"), (f"{near(finding.file)}{line}", "cyan")))
     evidence = Table.grid(padding=(0, 1))
     for each in finding.evidence:
         evidence.add_row(Text("·", "dim"), Text(each))
     parts.append(evidence)
     parts.append(Padding(_advice(finding.advice), (0, 0, 0, 2)))
     return Group(head, Padding(Group(*parts), (0, 0, 1, 3)))
-
-
-def _near(file: str) -> str:
-    """Return a path relative to the current directory if it is below it, so that terminals make it clickable."""
-    return file.removeprefix(os.getcwd() + os.sep)
 
 
 def _advice(advice: str) -> RenderableType:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,10 +184,10 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         name=trace.name,
         path=trace.path,
         state=trace.state,
-        exit_code=trace.manifest.get("exit_code"),
-        command=tuple(trace.manifest.get("command", ())),
+        exit_code=trace.settings.exit_code,
+        command=trace.settings.command,
         missing=trace.why_incomplete,
-        machine=_machine(trace.manifest),
+        machine=_machine(trace),
         wall_s=trace.wall_s,
         startup_s=trace.startup_ns / 1e9,
         cpu_s=trace.thread.cpu_ns / 1e9,
@@ -197,8 +197,8 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         counts_total=summary.counts_total(trace),
         rates=summary.rates(trace),
         timeline=_timeline(trace),
-        phases=tuple(summary.phases(trace)),
-        spans=tuple(summary.spans(trace)),
+        phases=tuple(summary.phases(trace.thread)),
+        spans=tuple(summary.spans(trace.thread)),
         tree=tuple(tree_rows(trace.thread, TREE_SHARE)),
         lines=_hottest_lines(trace.thread),
         processes=tuple(_processes(trace)),
@@ -307,33 +307,22 @@ def _tree_row(node: Node, thread: Thread, depth: int, last: bool) -> TreeRow:
 
 
 def _rest_row(nodes: list[Node], thread: Thread, depth: int) -> TreeRow:
-    total_ns = sum(node.total_ns for node in nodes)
-    return TreeRow(
-        depth=depth,
-        name=f"{len(nodes)} smaller",
-        phase="other",
-        kind="rest",
-        calls=sum(node.calls for node in nodes),
-        total_s=total_ns / 1e9,
-        self_s=sum(node.self_ns for node in nodes) / 1e9,
-        mean_s=0.0,
-        share=total_ns / thread.wall_ns,
-        last=True,
-    )
+    calls, total_ns, self_ns = map(sum, zip(*((n.calls, n.total_ns, n.self_ns) for n in nodes), strict=True))
+    merged = replace(nodes[0], name=f"{len(nodes)} smaller", calls=calls, total_ns=total_ns, self_ns=self_ns)
+    return replace(_tree_row(merged, thread, depth, last=True), phase="other", kind="rest", mean_s=0.0)
 
 
-def _machine(manifest: Mapping[str, Any]) -> Machine:
-    machine: Mapping[str, Any] = manifest.get("machine") or {}
-    torch: Mapping[str, Any] = manifest.get("torch") or {}
-    versions: Mapping[str, Any] = manifest.get("versions") or {}
+def _machine(trace: Trace) -> Machine:
+    machine = trace.machine
+    versions = trace.settings.versions or {}
     return Machine(
-        cores=int(machine.get("cores") or 0),
-        memory_bytes=int(machine.get("memory_bytes") or 0),
-        gpu=machine.get("gpu"),
-        platform=str(machine.get("platform") or "unknown"),
-        python=str(machine.get("python") or versions.get("python") or "unknown"),
+        cores=machine.cores or 0,
+        memory_bytes=machine.memory_bytes or 0,
+        gpu=machine.gpu,
+        platform=machine.platform or "unknown",
+        python=machine.python or versions.get("python") or "unknown",
         torch=versions.get("torch"),
-        torch_threads=torch.get("threads"),
+        torch_threads=trace.torch.threads,
     )
 
 
@@ -362,8 +351,8 @@ def _thread(thread: Thread) -> ThreadTable:
         main=thread.main,
         wall_s=thread.wall_ns / 1e9,
         cpu_s=thread.cpu_ns / 1e9,
-        phases=tuple(summary.thread_phases(thread)),
-        spans=tuple(summary.thread_spans(thread)),
+        phases=tuple(summary.phases(thread)),
+        spans=tuple(summary.spans(thread)),
     )
 
 

@@ -50,6 +50,18 @@ class Look:
 
 
 @dataclass(frozen=True, slots=True)
+class LayersLook:
+    """How the timing of layers went."""
+
+    every: int
+    updates: int
+    updates_timed: int
+    synchronised: bool
+    cost_s: float
+    """Lower bound of the timing overhead, which is contained in the phases but not in the layers."""
+
+
+@dataclass(frozen=True, slots=True)
 class FunctionRow:
     """A function, summed over all its callers."""
 
@@ -122,18 +134,6 @@ class LayerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class LayersLook:
-    """How the timing of layers went."""
-
-    every: int
-    updates: int
-    updates_timed: int
-    synchronised: bool
-    cost_s: float
-    """Lower bound of the timing overhead, which is contained in the phases but not in the layers."""
-
-
-@dataclass(frozen=True, slots=True)
 class Traced:
     """All results of deep profiling."""
 
@@ -170,12 +170,7 @@ class LookFiles:
 
 
 def build_traced(files: LookFiles, pace: Pace) -> Traced:
-    """Return the results of deep profiling so far.
-
-    Args:
-        files: Its files.
-        pace: The loop without deep profiling.
-    """
+    """Return the results of deep profiling so far."""
     traced = NOTHING
     if files.functions is not None:
         rows, tree, look = _functions(files.functions, pace)
@@ -183,8 +178,9 @@ def build_traced(files: LookFiles, pace: Pace) -> Traced:
     if files.operators is not None:
         rows, look = _operators(files.operators, pace)
         traced = replace(traced, operators=rows, operators_look=look)
-    if files.layers is not None:
-        traced = replace(traced, layers=_layers(files.layers), layers_look=_layers_look(files.layers))
+    if (seen := files.layers) is not None:
+        look = LayersLook(seen.every, seen.updates, seen.updates_timed, seen.synchronised, seen.spent_ns / 1e9)
+        traced = replace(traced, layers=_layers(seen), layers_look=look)
     paused = [each for each in (files.functions, files.operators) if each is not None]
     return replace(traced, counts={name: sum(getattr(each, name) for each in paused) for name in COUNTERS})
 
@@ -206,10 +202,17 @@ def _look(record: LookRecord, pace: Pace, calls: int) -> Look:
     untraced_s = _untraced_s(record, pace)
     added_s = (iteration_s - untraced_s) * iterations if untraced_s else 0.0
     return Look(
-        state=record.state, asked=record.asked, iterations=iterations, updates=record.updates, warmup=record.warmup,
-        iteration_s=iteration_s, untraced_s=untraced_s, calls=calls,
-        call_cost_s=max(added_s, 0.0) / calls if calls else 0.0, reason=record.reason,
-    )  # fmt: skip
+        state=record.state,
+        asked=record.asked,
+        iterations=iterations,
+        updates=record.updates,
+        warmup=record.warmup,
+        iteration_s=iteration_s,
+        untraced_s=untraced_s,
+        calls=calls,
+        call_cost_s=max(added_s, 0.0) / calls if calls else 0.0,
+        reason=record.reason,
+    )
 
 
 def _functions(seen: LookRecord, pace: Pace) -> tuple[tuple[FunctionRow, ...], tuple[CallRow, ...], Look]:
@@ -247,11 +250,19 @@ def _function_row(row: FunctionRecord, own_ns: float, total_ns: float, of: tuple
     calls = row.calls
     mean_s = own_ns / calls / 1e9 if calls else 0.0
     return FunctionRow(
-        name=row.name, file=row.file, line=row.line, kind=row.kind,
-        optimisable=optimisable(row, mean_s, iterations), calls=calls, calls_per_iteration=calls / iterations,
-        self_s=own_ns / 1e9, total_s=total_ns / 1e9, share=own_ns / whole, self_mean_s=mean_s,
+        name=row.name,
+        file=row.file,
+        line=row.line,
+        kind=row.kind,
+        optimisable=optimisable(row, mean_s, iterations),
+        calls=calls,
+        calls_per_iteration=calls / iterations,
+        self_s=own_ns / 1e9,
+        total_s=total_ns / 1e9,
+        share=own_ns / whole,
+        self_mean_s=mean_s,
         total_mean_s=total_ns / calls / 1e9 if calls else 0.0,
-    )  # fmt: skip
+    )
 
 
 def optimisable(row: FunctionRecord, mean_s: float, iterations: int) -> Optimisable:
@@ -278,9 +289,17 @@ def _call_rows(
         function = functions[tree[i].function]
         factor = 1.0 if function.kind == "native" else scale
         rows.append(
-            CallRow(depth, function.name, function.kind, tree[i].calls, total[i] / 1e9,
-                    tree[i].self_ns * factor / 1e9, total[i] / whole, last)
-        )  # fmt: skip
+            CallRow(
+                depth,
+                function.name,
+                function.kind,
+                tree[i].calls,
+                total[i] / 1e9,
+                tree[i].self_ns * factor / 1e9,
+                total[i] / whole,
+                last,
+            )
+        )
         waiting += [
             (each, depth + 1, at == 0) for at, each in enumerate(sorted(below.get(i, []), key=lambda each: total[each]))
         ]
@@ -293,14 +312,17 @@ def _operators(seen: LookRecord, pace: Pace) -> tuple[tuple[OperatorRow, ...], L
     iterations = max(look.iterations, 1)
     return tuple(
         OperatorRow(
-            name=row.name, calls=row.calls, calls_per_iteration=row.calls / iterations,
-            self_s=row.self_ns / 1e9, total_s=row.total_ns / 1e9,
+            name=row.name,
+            calls=row.calls,
+            calls_per_iteration=row.calls / iterations,
+            self_s=row.self_ns / 1e9,
+            total_s=row.total_ns / 1e9,
             share=row.self_ns / wall_ns if wall_ns else 0.0,
             self_mean_s=row.self_ns / row.calls / 1e9 if row.calls else 0.0,
             device_s=row.device_ns / 1e9,
         )
         for row in seen.operators
-    ), look  # fmt: skip
+    ), look
 
 
 def _layers(seen: LayersRecord) -> tuple[LayerRow, ...]:
@@ -313,14 +335,19 @@ def _layers(seen: LayersRecord) -> tuple[LayerRow, ...]:
     order = _parents_first(rows)
     return tuple(
         LayerRow(
-            name=rows[i].path, module=rows[i].cls, depth=rows[i].depth, calls=rows[i].calls,
-            grad_calls=rows[i].grad_calls, forward_s=rows[i].forward_ns / 1e9, backward_s=backward[i] / 1e9,
+            name=rows[i].path,
+            module=rows[i].cls,
+            depth=rows[i].depth,
+            calls=rows[i].calls,
+            grad_calls=rows[i].grad_calls,
+            forward_s=rows[i].forward_ns / 1e9,
+            backward_s=backward[i] / 1e9,
             share=(rows[i].forward_ns + backward[i]) / whole,
             forward_mean_s=rows[i].forward_ns / max(rows[i].calls, 1) / 1e9,
             backward_mean_s=backward[i] / max(rows[i].grad_calls, 1) / 1e9,
         )
         for i in order
-    )  # fmt: skip
+    )
 
 
 def _parents_first(rows: tuple[LayerRecord, ...]) -> list[int]:
@@ -333,7 +360,3 @@ def _parents_first(rows: tuple[LayerRecord, ...]) -> list[int]:
         order.append(waiting.pop())
         waiting += below.get(order[-1], [])[::-1]
     return order
-
-
-def _layers_look(seen: LayersRecord) -> LayersLook:
-    return LayersLook(seen.every, seen.updates, seen.updates_timed, seen.synchronised, seen.spent_ns / 1e9)

@@ -41,6 +41,15 @@ ALL_TIMED = 0.8
 
 
 @dataclass(frozen=True, slots=True)
+class PhaseCost:
+    """Seconds that a phase takes per env step."""
+
+    phase: str
+    early_s: float
+    late_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A stretch of the loop."""
 
@@ -73,15 +82,6 @@ class Factors:
     steps_per_episode: float | None
     env_steps: float
     cost_per_step: float
-
-
-@dataclass(frozen=True, slots=True)
-class PhaseCost:
-    """Seconds that a phase takes per env step."""
-
-    phase: str
-    early_s: float
-    late_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +222,7 @@ def one_way(values: Floats) -> float:
 def _rising(values: Floats) -> Floats:
     """Return the closest non-decreasing values: for each i, the max over j ≤ i of the min over k ≥ i of mean(j..k)."""
     n = len(values)
-    return np.array([
-        max(min(values[j : k + 1].mean() for k in range(i, n)) for j in range(i + 1)) for i in range(n)
-    ])  # fmt: skip
+    return np.array([max(min(values[j : k + 1].mean() for k in range(i, n)) for j in range(i + 1)) for i in range(n)])
 
 
 def node_costs(trace: Trace) -> dict[int, Floats]:

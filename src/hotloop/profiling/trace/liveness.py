@@ -29,7 +29,7 @@ SILENT_WITHOUT_HOST_S = 86_400.0
 
 
 def state_of(path: Path, manifest: Manifest) -> State:
-    """Return the state of a run: one that says "running" but whose process is gone was killed."""
+    """Return the state of a run: one that says "running" but has no process was killed."""
     if manifest.state != "running":
         # The exit code may be written after the state, when the interpreter has already exited.
         return state_of_exit(manifest.exit_code) if manifest.exit_code is not None else manifest.state or "finished"

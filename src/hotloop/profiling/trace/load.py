@@ -9,12 +9,12 @@ import numpy as np
 import psutil
 
 from hotloop.errors import RunUnreadable
-from hotloop.profiling.trace.build.process import build_process, build_stretches
+from hotloop.profiling.trace.build.process import build_process
+from hotloop.profiling.trace.build.stretches import build_stretches
 from hotloop.profiling.trace.deep import Pace, build_traced
 from hotloop.profiling.trace.drift import BLOCKS, cut
 from hotloop.profiling.trace.liveness import state_of
 from hotloop.profiling.trace.model import UNENDED, Process, State, Trace
-from hotloop.profiling.trace.printed_timings import Claims
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed
 from hotloop.profiling.trace.reading.records import Manifest, ProcessRecord
@@ -46,10 +46,7 @@ class Loop:
 
 
 def load(path: str | Path) -> Trace:
-    """Read a run.
-
-    Args:
-        path: The run directory.
+    """Read a run directory.
 
     Raises:
         RunNotFound: There is nothing there.
@@ -73,15 +70,29 @@ def load(path: str | Path) -> Trace:
             processes.append(process)
     claimed, claims_damage = read_claims(folder, budget)
     looks, looks_damage = read_looks(folder, budget)
-    missing = (*_why_stopped(manifest), *damage, *claims_damage, *looks_damage)
+    missing = [*damage, *claims_damage, *looks_damage]
+    if why := manifest.recorder_failed:
+        missing.insert(0, f"the recorder stopped before the script did ({why}): what came after is missing")
+    unread = [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
+    counts = processes[0].counts
+    pace = Pace(counts.get("env_steps", 0), counts.get("updates", 0), processes[0].main_thread.wall_ns)
     trace = Trace(
-        path=str(folder), name=manifest.name or folder.name, manifest=content, processes=tuple(processes),
-        state=state, warnings=(*_warnings(processes, state), *_unread(claimed), *missing),
-        loop_start_ns=loop.start_ns, loop_end_ns=loop.end_ns, startup_ns=_startup_ns(main, loop),
-        paused_ns=_paused_ns(main, loop), traced=build_traced(looks, _pace(processes[0])), claimed=claimed,
-        counts_before=manifest.counts_before, missing=missing,
+        path=str(folder),
+        name=manifest.name or folder.name,
+        manifest=content,
+        processes=tuple(processes),
+        state=state,
+        warnings=(*_warnings(processes, state), *unread, *missing),
+        loop_start_ns=loop.start_ns,
+        loop_end_ns=loop.end_ns,
+        startup_ns=_startup_ns(main, loop),
+        paused_ns=_paused_ns(main, loop),
+        traced=build_traced(looks, pace),
+        claimed=claimed,
+        counts_before=manifest.counts_before,
+        missing=tuple(missing),
         unix_offset_ns=main.process.wall_ns - main.process.clock_ns,
-    )  # fmt: skip
+    )
     return _with_stretches(trace, main)
 
 
@@ -93,11 +104,6 @@ def _why_empty(manifest: Manifest) -> str:
     if manifest.seconds is not None and manifest.seconds > LONG_ENOUGH_S:
         return f"the files of its {manifest.seconds:.0f} s are missing; record it again"
     return "the run ended before its first second; record it for longer"
-
-
-def _why_stopped(manifest: Manifest) -> list[str]:
-    why = manifest.recorder_failed
-    return [f"the recorder stopped before the script did ({why}): what came after is missing"] if why else []
 
 
 def _read_processes(folder: Path, budget: Budget) -> tuple[ProcessParts | None, list[ProcessParts], list[str]]:
@@ -155,10 +161,6 @@ def _paused_ns(main: ProcessParts, loop: Loop) -> int:
     return int(np.maximum(starts - ends, 0)[inside].sum())
 
 
-def _pace(main: Process) -> Pace:
-    return Pace(main.counts.get("env_steps", 0), main.counts.get("updates", 0), main.main_thread.wall_ns)
-
-
 def _aligned(parts: ProcessParts, main: ProcessParts) -> ProcessParts:
     """Convert a process to the main process's clock, on systems where processes do not share a clock.
 
@@ -213,10 +215,6 @@ def _state_of(parts: ProcessParts, run: State) -> State:
     if run == "unknown":
         return run
     return "running" if run == "running" and psutil.pid_exists(parts.process.pid) else "killed"
-
-
-def _unread(claimed: Claims) -> list[str]:
-    return [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
 
 
 def _warnings(processes: list[Process], state: State) -> list[str]:

@@ -7,20 +7,23 @@ whole run if no step was counted.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hotloop.json_types import JsonObject
 from hotloop.phases import Phase
 from hotloop.profiling.trace.deep import NOTHING as NOTHING_TRACED
 from hotloop.profiling.trace.deep import Traced
-from hotloop.profiling.trace.notebook_display import html_of
 from hotloop.profiling.trace.printed_timings import NOTHING as NOTHING_CLAIMED
 from hotloop.profiling.trace.printed_timings import Claims
+from hotloop.profiling.trace.reading.decode import decode
+from hotloop.profiling.trace.reading.records import Machine, Manifest, Torch
 
 if TYPE_CHECKING:
     from hotloop.profiling.trace.reading.names import NodeName
@@ -279,8 +282,8 @@ class Trace:
 
     path: str
     name: str
-    manifest: Mapping[str, Any]
-    """Content of run.json. Only the fields of `records.Manifest` are validated."""
+    manifest: JsonObject
+    """Content of run.json, with what `settings` does not have."""
     processes: tuple[Process, ...]
     """The main process is first."""
     state: State
@@ -307,6 +310,21 @@ class Trace:
         """The process that was started by the user."""
         return self.processes[0]
 
+    @cached_property
+    def settings(self) -> Manifest:
+        """The validated part of the manifest. Its state is left out: `state` knows more."""
+        return decode(Manifest, {**self.manifest, "state": None})
+
+    @property
+    def machine(self) -> Machine:
+        """The machine that the run was recorded on."""
+        return self.settings.machine or Machine()
+
+    @property
+    def torch(self) -> Torch:
+        """Torch's settings in the main process."""
+        return self.settings.torch or Torch()
+
     @property
     def why_incomplete(self) -> tuple[str, ...]:
         """Reasons why the recording is incomplete; empty if it is complete."""
@@ -325,6 +343,7 @@ class Trace:
     def __repr__(self) -> str:
         return f"<Trace {self.path!r}, {self.state}, {self.wall_s:.1f} s, {len(self.processes)} process(es)>"
 
-    def _repr_html_(self) -> str | None:
+    def _repr_html_(self) -> str:
         """Show the run in a notebook."""
-        return html_of(self)
+        # Imported here: reading a trace must not load reports, which import traces.
+        return importlib.import_module("hotloop.profiling.report.notebook").as_html(self)

@@ -61,7 +61,7 @@ class LayerWork:
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """All printed timings and layers of a run."""
+    """`claims.json`: all printed timings and layers of a process, or of a run."""
 
     claims: tuple[Claim, ...] = ()
     layers: tuple[LayerWork, ...] = ()

@@ -37,9 +37,7 @@ TRAINED_NAMES = frozenset({"checkpoints", "config.toml", "progress.csv", "result
 def remove(run: RunInfo, force: bool = False) -> list[Path]:
     """Delete the files that hotloop wrote for a run; return the files that remain.
 
-    Args:
-        run: The run, as it was listed.
-        force: Remove it even if it may still be running elsewhere.
+    With `force`, it is deleted even if it may still be running elsewhere.
 
     Raises:
         HotloopError: The path is now another run, or the run may still be in progress.

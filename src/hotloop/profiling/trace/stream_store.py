@@ -20,55 +20,52 @@ import errno
 import json
 import operator
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from hotloop.files import make_private, open_private
+from hotloop.json_types import Json, JsonObject
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.arrow import Stream, column_numbers, read_stream
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed, read_bytes
 from hotloop.profiling.trace.reading.plain_json import parse_object
 
+
+def _schema(ids: str, amounts: str, *more: tuple[str, pa.DataType]) -> pa.Schema:
+    """Return a schema from the names of its 32-bit and 64-bit columns, and from further columns."""
+    narrow = [(name, pa.int32()) for name in ids.split()]
+    return pa.schema([*narrow, *((name, pa.int64()) for name in amounts.split()), *more])
+
+
 SCHEMAS: dict[str, pa.Schema] = {
-    "windows": pa.schema(
-        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()),
-         ("calls", pa.int64()), ("total_ns", pa.int64()), ("self_ns", pa.int64())]
+    "windows": _schema("window thread node", "calls total_ns self_ns"),
+    "spans": _schema("window code", "timed counted device_ns"),
+    "counters": _schema("window thread node counter", "amount"),
+    "samples": _schema("window thread node stack n", "wall_ns cpu_ns"),
+    "memory": _schema(
+        "window",
+        "start_ns end_ns rss_bytes gpu_bytes gpu_busy_percent cpu_ns minor_faults major_faults "
+        "gc_pauses gc_pause_ns background_ns reserved_bytes starved_ns",
     ),
-    "spans": pa.schema(
-        [("window", pa.int32()), ("code", pa.int32()), ("timed", pa.int64()), ("counted", pa.int64()),
-         ("device_ns", pa.int64())]
+    "raw": _schema("thread node", "start_ns end_ns"),
+    "totals": _schema(
+        "thread node",
+        "min_ns max_ns grown_bytes peak_bytes gpu_bytes",
+        ("buckets", pa.list_(pa.int16())),
+        ("counts", pa.list_(pa.int64())),
     ),
-    "counters": pa.schema(
-        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()),
-         ("counter", pa.int32()), ("amount", pa.int64())]
-    ),
-    "samples": pa.schema(
-        [("window", pa.int32()), ("thread", pa.int32()), ("node", pa.int32()), ("stack", pa.int32()),
-         ("n", pa.int32()), ("wall_ns", pa.int64()), ("cpu_ns", pa.int64())]
-    ),
-    "memory": pa.schema(
-        [("window", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64()), ("rss_bytes", pa.int64()),
-         ("gpu_bytes", pa.int64()), ("gpu_busy_percent", pa.int64()), ("cpu_ns", pa.int64()),
-         ("minor_faults", pa.int64()), ("major_faults", pa.int64()),
-         ("gc_pauses", pa.int64()), ("gc_pause_ns", pa.int64()), ("background_ns", pa.int64()),
-         ("reserved_bytes", pa.int64()), ("starved_ns", pa.int64())]
-    ),
-    "raw": pa.schema([("thread", pa.int32()), ("node", pa.int32()), ("start_ns", pa.int64()), ("end_ns", pa.int64())]),
-    "totals": pa.schema(
-        [("thread", pa.int32()), ("node", pa.int32()), ("min_ns", pa.int64()), ("max_ns", pa.int64()),
-         ("grown_bytes", pa.int64()), ("peak_bytes", pa.int64()), ("gpu_bytes", pa.int64()),
-         ("buckets", pa.list_(pa.int16())), ("counts", pa.list_(pa.int64()))]
-    ),
-}  # fmt: skip
+}
 STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
 LATER_COLUMNS = {"memory": frozenset({"reserved_bytes", "starved_ns"})}
 """Columns that recordings of an earlier version do not have: they count as zero."""
-Columns = dict[str, Any]
+Ints = NDArray[np.integer]
+Column = Ints | Sequence[int | Sequence[int]]
+Columns = Mapping[str, Column]
 
 
 class ProcessFiles:
@@ -81,7 +78,7 @@ class ProcessFiles:
         process: Content of `process.json`. If given, nothing is created before `create` is called.
     """
 
-    def __init__(self, folder: Path, process: dict[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, process: JsonObject | None = None) -> None:
         self.folder = folder
         self.created = False
         """Whether there is anything on disk."""
@@ -128,7 +125,7 @@ class ProcessFiles:
         """Remove a replaced file that is no longer valid."""
         (self.folder / name).unlink(missing_ok=True)
 
-    def add_names(self, entries: list[dict[str, Any]]) -> None:
+    def add_names(self, entries: Sequence[JsonObject]) -> None:
         """Append names. Must be called before rows that refer to them are written."""
         if entries:
             file = _Appender(self.folder / "names.jsonl")
@@ -180,20 +177,21 @@ def _batch(table: str, columns: Columns) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([_array(columns[each.name], each.type) for each in schema], schema=schema)
 
 
-def _array(values: Any, kind: pa.DataType) -> pa.Array:
+def _array(values: Column, kind: pa.DataType) -> pa.Array:
     """Make an Arrow array of integers, or of lists of them.
 
     `pa.array` would import pandas, if installed, into the training process; at interpreter exit, that import fails.
     """
     if isinstance(kind, pa.ListType):
-        ends = np.cumsum([0, *map(len, values)])
-        flat = np.concatenate([np.zeros(0, np.int64), *(np.asarray(each, np.int64) for each in values)])
+        lists = [np.asarray(each, np.int64) for each in values]
+        ends = np.cumsum([0, *map(len, lists)])
+        flat = np.concatenate([np.zeros(0, np.int64), *lists])
         return pa.ListArray.from_arrays(_array(ends, pa.int32()), _array(flat, kind.value_type), type=kind)
     whole = np.ascontiguousarray(values, dtype=np.dtype(f"i{kind.bit_width // 8}"))
     return pa.Array.from_buffers(kind, len(whole), [None, pa.py_buffer(whole)])
 
 
-def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
+def write_json(path: Path, content: JsonObject, indent: int | None = 1) -> None:
     """Write a JSON file atomically. Without indent it is several times faster."""
     temporary = f"{path}.part"
     data = to_json(content, indent).encode()
@@ -203,7 +201,7 @@ def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> N
     os.replace(temporary, path)
 
 
-def to_json(content: Any, indent: int | None = None) -> str:
+def to_json(content: Json, indent: int | None = None) -> str:
     """Return JSON. Numbers of other libraries, such as `np.int64`, become plain ones."""
     return json.dumps(content, indent=indent, default=_plain)
 
@@ -222,7 +220,7 @@ def _plain(value: object) -> int | float | str:
 class TableFile:
     """A table as read. Its values are not checked yet."""
 
-    columns: dict[str, NDArray[Any]]
+    columns: dict[str, Ints]
     closed: bool
     """Whether its writer closed it."""
     damage: str = ""
@@ -237,16 +235,11 @@ def read_file(folder: Path, table: str, budget: Budget | None = None) -> TableFi
     # Between completing a window and removing its tail, a killed or running process has the window in both.
     last = max(map(_last_window, stream.batches), default=-1)
     batches = [*stream.batches, *(each for each in tail.batches if _last_window(each) > last)]
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, Ints] = {}
     for each in SCHEMAS[table]:
         parts = [_numbers_of(batch, each) for batch in batches]
         columns[each.name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     return TableFile(columns, stream.closed, stream.damage or tail.damage)
-
-
-def read_table(folder: Path, table: str) -> dict[str, NDArray[Any]]:
-    """Return the columns of a table, up to the last valid batch. Missing files are empty tables."""
-    return read_file(folder, table).columns
 
 
 def _last_window(batch: pa.RecordBatch) -> int:
@@ -254,7 +247,7 @@ def _last_window(batch: pa.RecordBatch) -> int:
     return int(column_numbers(batch.column("window"))[rows - 1]) if rows else -1
 
 
-def _numbers_of(batch: pa.RecordBatch, field: pa.Field) -> NDArray[Any]:
+def _numbers_of(batch: pa.RecordBatch, field: pa.Field) -> Ints:
     if field.name not in batch.schema.names:
         return np.zeros(batch.num_rows, np.int64)
     return column_numbers(batch.column(field.name))
@@ -265,9 +258,9 @@ def read_totals(folder: Path, budget: Budget | None = None) -> Stream:
     return read_stream(folder / "totals.arrow", SCHEMAS["totals"], budget=budget)
 
 
-def read_names(folder: Path, budget: Budget | None = None) -> tuple[list[dict[str, Any]], str]:
+def read_names(folder: Path, budget: Budget | None = None) -> tuple[list[JsonObject], str]:
     """Return the lines of the names, up to the last whole and valid one, and why there are not more."""
-    entries: list[dict[str, Any]] = []
+    entries: list[JsonObject] = []
     try:
         data = read_bytes(folder / "names.jsonl", limits.NAMES_BYTES) or b""
         if budget is not None:

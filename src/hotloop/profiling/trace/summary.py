@@ -37,6 +37,18 @@ class PhaseRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Counts:
+    """Counts of the loop: see `hotloop.counters`."""
+
+    env_steps: int
+    frames: int
+    updates: int
+    episodes: int
+    steps_per_episode: float | None
+    """None until an episode has ended."""
+
+
+@dataclass(frozen=True, slots=True)
 class SpanRow:
     """A span or gap, merged over all call paths that lead to it."""
 
@@ -64,20 +76,8 @@ class SpanRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
-    """Counts of the loop: see `hotloop.counters`."""
-
-    env_steps: int
-    frames: int
-    updates: int
-    episodes: int
-    steps_per_episode: float | None
-    """None until an episode has ended."""
-
-
-@dataclass(frozen=True, slots=True)
 class Rate:
-    """Amount per second. Every report shows the median; the others are given beside it."""
+    """Amount per second. Every report shows the median; JSON has the others as well."""
 
     mean: float
     """Total amount divided by the length of the loop."""
@@ -91,18 +91,8 @@ class Rate:
     """Rate in the last window."""
 
 
-def phases(trace: Trace) -> list[PhaseRow]:
-    """Return the phases of the main thread, largest share first. The shares sum to 1."""
-    return thread_phases(trace.thread)
-
-
-def spans(trace: Trace) -> list[SpanRow]:
-    """Return the spans and gaps of the main thread, largest self time first."""
-    return thread_spans(trace.thread)
-
-
-def thread_phases(thread: Thread) -> list[PhaseRow]:
-    """Return the phases of a thread, largest share first; its root's own time is the row "unattributed"."""
+def phases(thread: Thread) -> list[PhaseRow]:
+    """Return the phases of a thread, largest share first. Self time of its root is the row "unattributed"."""
     self_ns: dict[tuple[str, str], int] = {}
     calls: dict[tuple[str, str], int] = {}
     for node in thread.nodes:
@@ -118,7 +108,7 @@ def thread_phases(thread: Thread) -> list[PhaseRow]:
     return sorted(rows, key=lambda row: (-row.share, row.phase))
 
 
-def thread_spans(thread: Thread) -> list[SpanRow]:
+def spans(thread: Thread) -> list[SpanRow]:
     """Return the spans and gaps of a thread, merged by name and phase, with their scores."""
     merged: dict[tuple[str, str], list[Node]] = {}
     for node in thread.nodes:

@@ -1,6 +1,6 @@
-"""An agent alone: a checkpoint without what only training needs, small enough to ship. It plays, but cannot go on.
+"""Exports an agent: a checkpoint without what only training needs. It can be played but not resumed.
 
-Left out are replay, environments, random states and Adam's moments; the networks are there as they were.
+It has the networks, but no replay, environments, random states or Adam moments.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ import numpy as np
 
 from hotloop.errors import HotloopError
 from hotloop.training.run import checkpoint
-from hotloop.training.run.resume import ALONE, read_saved
+from hotloop.training.run.saved_training import ALONE, read_saved
 
 if TYPE_CHECKING:
     from hotloop.training.learn.learner import Learner
 
 MOMENTS = (".adam_mean.", ".adam_square.")
 KEPT = ("pipeline", "config", "counts", "best")
-"""What is kept of the description."""
+"""JSON values to keep."""
 
 
 def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
-    """Save the agent of a checkpoint alone.
+    """Save only the agent of a checkpoint.
 
     Args:
-        path: A run directory (its best checkpoint is taken) or a checkpoint.
-        to: The directory to make.
+        path: A checkpoint, or a run directory (its best checkpoint).
+        to: The directory to create.
 
     Raises:
-        HotloopError: The directory is there already, or cannot be made.
+        HotloopError: The directory exists, or cannot be created.
     """
     saved, target = read_saved(Path(path), only=["learner"], of_run_best=True), Path(to)
     if target.exists():
-        raise HotloopError(f"{target} is there already: name a new directory for the agent, or remove it")
+        raise HotloopError(f"{target} exists already: name a new directory for the agent, or remove it")
     arrays = {name: array for name, array in saved.group("learner").items() if not _is_moment(name)}
     meta = {name: saved.meta.get(name) for name in KEPT}
     try:
@@ -47,7 +47,7 @@ def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
 
 
 def with_moments(saved: Mapping[str, np.ndarray], learner: Learner) -> dict[str, np.ndarray]:
-    """Return what an agent saved alone holds as its learner takes it: with the moments of this one, which is new."""
+    """Return the arrays of an exported agent, completed with the Adam moments of this new learner."""
     own = {name: array for name, array in learner.tensors().items() if _is_moment(name)}
     return own | dict(saved)
 

@@ -1,4 +1,4 @@
-"""A trained agent out of its checkpoint: `load_agent("runs/mine").act(obs)`."""
+"""Loads a trained agent from its checkpoint: `load_agent("runs/mine").act(obs)`."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from typing import Any
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.json_types import Json
 from hotloop.training.agents.export import with_moments
 from hotloop.training.registry import pipeline
 from hotloop.training.run import configuration
 from hotloop.training.run.config_checks import require_device
-from hotloop.training.run.resume import read_saved
+from hotloop.training.run.saved_training import read_saved
 
 
 @dataclass(frozen=True, slots=True)
 class TrainedAgent:
-    """A trained agent and where it comes from."""
+    """A trained agent and its origin."""
 
     pipeline: str
     config: Any
     """The pipeline's configuration."""
     env_steps: int
-    """How long it was trained."""
+    """Steps of its training."""
     path: Path
     _agent: Any
 
@@ -35,11 +36,11 @@ class TrainedAgent:
         return self._agent.initial_memory(boards)
 
     def remember(self, obs: np.ndarray, memory: np.ndarray, fresh: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the best actions, int64 [N], and what an agent with memory remembers then."""
+        """Return the best actions, int64 [N], and the new memory of an agent with memory."""
         return self._agent.remember(obs, memory, fresh)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
-        """Return the best actions, int64 [N], for observations [N, ...]; of one observation, the action alone.
+        """Return the best actions, int64 [N], for observations [N, ...]; for a single observation, its action.
 
         Raises:
             HotloopError: The agent was trained on observations of another shape.
@@ -60,7 +61,7 @@ def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
 
     Args:
         path: A run directory (its best checkpoint is taken) or a checkpoint.
-        device: Where to compute.
+        device: Torch device to compute on.
 
     Raises:
         HotloopError: There is none, it is damaged, or the device cannot be used.
@@ -75,7 +76,7 @@ def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
     return TrainedAgent(saved.pipeline, config, saved.counts.env_steps, saved.path, agent)
 
 
-def on_device(settings: Mapping[str, Any], device: str) -> dict[str, Any]:
-    """Return a checkpoint's settings for a device: numba computes on the CPU only, torch the same numbers anywhere."""
+def on_device(settings: Mapping[str, Json], device: str) -> dict[str, Json]:
+    """Return the settings of a checkpoint for a device. numba runs only on the CPU; torch computes the same."""
     kernel = {"kernel": "torch"} if settings.get("kernel") == "numba" and device != "cpu" else {}
     return {**settings, **kernel, "device": device}

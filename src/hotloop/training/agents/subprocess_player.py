@@ -1,7 +1,7 @@
-"""Greedy episodes in a process of their own, for games of which a process can hold only one that is going on.
+"""Plays greedy episodes in another process, for games of which a process can hold only one at a time.
 
-Configuration and weights go there in one file, and what was played comes back in another. Neither has a name, and the
-process ends with the one who started it: however that ends, nothing is left. The training is not touched.
+Configuration and weights are passed in one unnamed file, and the episodes come back in another. The process ends with
+its parent, so nothing is ever left behind.
 """
 
 from __future__ import annotations
@@ -12,29 +12,23 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import asdict
 from io import FileIO
-from typing import Any
 
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.training.run.config_checks import Config
 from hotloop.training.tasks.game import Played
-from hotloop.training.worker_process import end_with_parent, start_worker
+from hotloop.training.worker_process import end_with_parent, start_worker, without_recording
 
 REQUEST = "request"
-"""The key of the request in the file of weights; no weight has this name."""
+"""Key of the request in the file of weights; no weight has this name."""
 STDOUT = 1
 
 
-def play_apart(pipeline: str, config: Any, learner: Mapping[str, np.ndarray], episodes: int, place: Any) -> Played:
-    """Play the episodes that choose the best checkpoint of a pipeline in another process, and wait for it.
-
-    Args:
-        pipeline: Its name.
-        config: Its configuration.
-        learner: `tensors()` of the learner.
-        episodes: How many.
-        place: Where, as the game has it.
-    """
+def play_apart(
+    pipeline: str, config: Config, learner: Mapping[str, np.ndarray], episodes: int, place: int | str
+) -> Played:
+    """Play the episodes that choose the best checkpoint of a pipeline, with the `tensors()` of its learner."""
     task_request = {"pipeline": pipeline, "config": asdict(config), "episodes": episodes, "place": place}
     with _memory_file() as request, _memory_file() as played:
         np.savez(request, **{REQUEST: np.array(json.dumps(task_request))}, **dict(learner))  # pyright: ignore
@@ -51,17 +45,15 @@ def play_apart(pipeline: str, config: Any, learner: Mapping[str, np.ndarray], ep
 
 
 def _memory_file() -> FileIO:
-    """Open a file in memory, which needs no disk. Unbuffered: both processes move through it together."""
+    """Open a file in memory. It is unbuffered, because both processes share its position."""
     return FileIO(os.memfd_create("hotloop-episodes"), "w+b")
 
 
 def _run(request: int, played: int) -> tuple[int, str]:
-    """Let another process do `serve`; return its exit code and what it wrote to stderr."""
+    """Run `serve` in another process; return its exit code and its stderr."""
     program = f"from hotloop.training.agents.subprocess_player import serve; serve({request}, {played})"
-    # A recording that follows processes must not take this one for a part of the training.
-    environment = {key: value for key, value in os.environ.items() if not key.startswith("HOTLOOP_")}
     pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with start_worker(program, env=environment, pass_fds=(request, played), **pipes) as process:
+    with start_worker(program, env=without_recording(), pass_fds=(request, played), **pipes) as process:
         try:
             _, said = process.communicate()
         except BaseException:
@@ -71,12 +63,7 @@ def _run(request: int, played: int) -> tuple[int, str]:
 
 
 def serve(request: int, played: int) -> None:
-    """Play what one file asks for, and leave what was played in the other.
-
-    Args:
-        request: Descriptor.
-        played: Descriptor.
-    """
+    """Play the episodes requested in one file and write them to the other, both given by descriptor."""
     end_with_parent(STDOUT)
     from hotloop.training.registry import pipeline, task
     from hotloop.training.run import configuration

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from hotloop.clock import now_ns
+from hotloop.json_types import Json
 from hotloop.training.collect.interface import Collected, CollectError, Episode, Job, Spent, Weights, as_arrays
 from hotloop.training.collect.player import Player
 from hotloop.training.replay.frames import FrameReplay
@@ -85,11 +86,11 @@ class InProcess:
         """Record which steps were sampled: `Batch.index`."""
         self._counter.mark_sampled(index)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the state for a checkpoint, as JSON values."""
         return {"asked": self._requested, "steps": self._made, "life": self._life}
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Json]) -> None:
         """Continue from a checkpoint with new episodes. Call it after restoring the replay."""
         made = count_in(state, "steps")
         # It plays whole rounds, one step per lane, so it may exceed the requested steps by less than a round.

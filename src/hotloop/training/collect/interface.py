@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.json_types import Json
 
 if TYPE_CHECKING:
     import torch
@@ -194,11 +195,11 @@ class Collector(Protocol):
         """Record which steps were sampled (`Batch.index`), to count those that never were."""
         ...
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the state for a checkpoint, as JSON values. Environments are not included."""
         ...
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Json]) -> None:
         """Continue from a checkpoint with new episodes and new seeds. Call it after restoring the replay."""
         ...
 

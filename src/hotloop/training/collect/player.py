@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,7 +44,7 @@ class Player:
         self.act_ns = self.env_ns = self.store_ns = self.weights_ns = 0
         self._returned, self._length = [0.0] * len(lanes), [0] * len(lanes)
         self._act_span, self._env_span, self._store_span = span("act"), span("env.step"), span("replay.store")
-        self._envs: list[gymnasium.Env[np.ndarray, Any]] = []
+        self._envs: list[gymnasium.Env[np.ndarray, np.ndarray | int]] = []
         try:
             self._begin(ring.layout.item_shape, life)
         except BaseException:
@@ -119,7 +119,7 @@ class Player:
             writer.flush()
         self.store_ns += now_ns() - begin
 
-    def _end(self, e: int, info: Mapping[str, Any]) -> Episode:
+    def _end(self, e: int, info: Mapping[str, Figure | np.generic | np.ndarray]) -> Episode:
         episode = Episode(
             self._lanes[e], self._returned[e], self._length[e], plain_figures(info, self._job.figures), self.version
         )
@@ -138,7 +138,9 @@ class Player:
             self._envs.pop().close()
 
 
-def plain_figures(info: Mapping[str, Any], wanted: tuple[str, ...] = ()) -> dict[str, Figure]:
+def plain_figures(
+    info: Mapping[str, Figure | np.generic | np.ndarray], wanted: tuple[str, ...] = ()
+) -> dict[str, Figure]:
     """Return the entries of an `info` that are numbers, strings or booleans, as plain Python types."""
     found = {}
     for name in wanted or info:

@@ -81,11 +81,7 @@ class WeightsHandle:
 
 
 class Publisher:
-    """Writes the weights.
-
-    Args:
-        arrays: Version 1.
-    """
+    """Writes the weights. Those given to the constructor are version 1."""
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
         self._layout = Layout.of(arrays)

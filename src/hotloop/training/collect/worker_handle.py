@@ -8,10 +8,10 @@ import pickle
 import signal
 import socket
 import subprocess
-from typing import Any
 
 from hotloop.clock import now_ns
 from hotloop.spans import registry
+from hotloop.training.collect.interface import Episode
 from hotloop.training.collect.worker_main import SIZE_BYTES, WorkerConfig
 from hotloop.training.worker_process import start_worker
 
@@ -24,11 +24,7 @@ CONFIRM_NS = 1 * NS
 
 
 class HangDetector:
-    """Decides from a worker's heartbeat whether it hangs.
-
-    Args:
-        started_ns: When the worker was started.
-    """
+    """Decides from a worker's heartbeat whether it hangs."""
 
     def __init__(self, started_ns: int) -> None:
         self._started_ns = started_ns
@@ -36,13 +32,7 @@ class HangDetector:
         """The heartbeat that was too old, and when that was first noticed."""
 
     def is_hung(self, heartbeat_ns: int, timeout_ns: int, now: int) -> bool:
-        """Return whether the heartbeat is too old, and has not changed since that was first noticed.
-
-        Args:
-            heartbeat_ns: The last heartbeat.
-            timeout_ns: How old it may be.
-            now: Current time, ns.
-        """
+        """Return whether the last heartbeat is older than the timeout, and did not change since that was noticed."""
         if now - max(heartbeat_ns, self._started_ns) < timeout_ns:
             self._suspected = None
             return False
@@ -59,9 +49,6 @@ class WorkerHandle:
         failure: The error it reported, if any.
         usage_error: Whether that error was a `HotloopError`, which a restart does not fix.
         hang_detector: Watches its heartbeat.
-
-    Args:
-        config: What the worker runs.
     """
 
     def __init__(self, config: WorkerConfig) -> None:
@@ -87,7 +74,7 @@ class WorkerHandle:
             pass  # it died already; `ended` reports that
         ours.setblocking(False)
 
-    def receive(self) -> list[dict[str, Any]]:
+    def receive(self) -> list[Episode]:
         """Read its messages without blocking; return the episodes in them and update the attributes."""
         try:
             while chunk := self.connection.recv(1 << 16):
@@ -96,13 +83,13 @@ class WorkerHandle:
             pass  # nothing more to read, now or ever
         # The last line may be incomplete. If the worker was killed, the rest never comes: do not wait for it.
         *lines, self._received = self._received.split(b"\n")
-        episodes: list[dict[str, Any]] = []
+        episodes: list[Episode] = []
         for line in lines:
             message = json.loads(line)
             self.ready |= bool(message.get("ready"))
             self.failure = message.get("failure", self.failure)
             self.usage_error |= bool(message.get("usage_error"))
-            episodes += message.get("episodes", ())
+            episodes += [Episode(**each) for each in message.get("episodes", ())]
         return episodes
 
     def ended(self) -> str | None:

@@ -16,10 +16,10 @@ import sys
 import traceback
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
+from hotloop.json_types import Json
 from hotloop.spans import span
 from hotloop.training.collect import control_block as control
 from hotloop.training.collect.control_block import ControlBlock, ControlHandle
@@ -75,7 +75,7 @@ def serve(descriptor: int) -> None:
         try:
             Outbox(connection).send(failure=describe(error), usage_error=isinstance(error, HotloopError))
         except OSError:
-            pass  # the learner is gone
+            pass  # the learner ended
         sys.exit(1)
 
 
@@ -110,7 +110,7 @@ class Outbox:
         """Whether any episode is not sent yet."""
         return bool(self._unsent)
 
-    def send(self, **message: Any) -> None:
+    def send(self, **message: Json) -> None:
         """Send a message; blocks until there is room."""
         self._connection.sendall(json.dumps(message).encode() + b"\n")
 
@@ -131,12 +131,7 @@ class Outbox:
 
 
 class WorkerLoop:
-    """Plays the lanes of one worker.
-
-    Args:
-        config: What to play.
-        connection: Socket to the learner.
-    """
+    """Plays the lanes of one worker."""
 
     def __init__(self, config: WorkerConfig, connection: socket.socket) -> None:
         self._config, self._outbox = config, Outbox(connection)

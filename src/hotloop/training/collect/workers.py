@@ -15,11 +15,12 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from hotloop.clock import now_ns
+from hotloop.json_types import Json
 from hotloop.spans import span
 from hotloop.training.collect import control_block as control
 from hotloop.training.collect.control_block import ControlBlock
@@ -164,7 +165,7 @@ class Workers:
         for number, each in enumerate(self._workers):
             reason = each.ended()
             if reason is not None or each.connection.fileno() in readable:
-                self._episodes += [Episode(**fields) for fields in each.receive()]
+                self._episodes += each.receive()
                 reason = each.ended()  # its last message says more than its exit code
             timeout_s = options.hang_s if each.ready else options.start_s
             heartbeat = int(self._control.rows[number, control.HEARTBEAT])
@@ -174,7 +175,7 @@ class Workers:
             if reason is not None:
                 self._replace(number, reason)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, Json]:
         """Return the state for a checkpoint, as JSON values."""
         self._count_steps()
         return {
@@ -185,18 +186,18 @@ class Workers:
             "heads": self._counter.heads,
         }
 
-    def restore(self, state: Mapping[str, Any]) -> None:
+    def restore(self, state: Mapping[str, Json]) -> None:
         """Continue from a checkpoint. Call it after restoring the replay and before the first `collect`."""
         if self._workers:
             raise CollectError("restore was called after workers were started: call it before collect and start")
         ring, lanes = self._replay.ring, len(self._made)
-        steps = numbers_in(state, "steps", lanes, low=0, high=MOST // lanes)
+        steps = [int(each) for each in numbers_in(state, "steps", lanes, low=0, high=MOST // lanes)]
         made = sum(steps)
         # Workers may exceed the requested steps by `ahead`, and by one fragment per lane.
         ahead = self._options.ahead + lanes * max(1, ring.in_flight)
         requested = count_in(state, "asked", low=max(0, made - ahead), high=made)
         reported, life = count_in(state, "told", high=made), count_in(state, "life") + 1
-        heads = numbers_in(state, "heads", lanes, low=0)
+        heads = [int(each) for each in numbers_in(state, "heads", lanes, low=0)]
         new = ring.heads - np.array(heads)
         require_state(bool((new >= 0).all() and (new <= ring.shape.length).all()), "the heads do not fit the replay")
         self._counter.reset(heads)

@@ -15,30 +15,26 @@ RICOCHET_ID = "hotloop/Ricochet-v0"
 MARIO_ID = "hotloop/Mario-v0"
 
 
+GAMES = {
+    SNAKE_ID: ("snake.env:SnakeEnv", "snake.vector:SnakeVectorEnv", None),
+    CARRACING_ID: ("carracing.env:CarRacingEnv", "carracing.vector:CarRacingVectorEnv", 900),
+    RICOCHET_ID: ("ricochet.env:RicochetEnv", "ricochet.vector:RicochetVectorEnv", None),
+    # No vector form: the core allows one emulator per process. `training/collect` runs many of them in workers.
+    MARIO_ID: ("nes.mario:MarioEnv", None, None),
+}
+"""For each environment: its class, its vector form, and the return at which it counts as solved."""
+
+
 def register() -> None:
     """Register the environments with Gymnasium. Calling it again does nothing."""
-    if SNAKE_ID not in gymnasium.registry:
-        gymnasium.register(
-            id=SNAKE_ID,
-            entry_point="hotloop.training.envs.snake.env:SnakeEnv",
-            vector_entry_point="hotloop.training.envs.snake.vector:SnakeVectorEnv",
-        )
-    if CARRACING_ID not in gymnasium.registry:
-        gymnasium.register(
-            id=CARRACING_ID,
-            entry_point="hotloop.training.envs.carracing.env:CarRacingEnv",
-            vector_entry_point="hotloop.training.envs.carracing.vector:CarRacingVectorEnv",
-            reward_threshold=900,
-        )
-    if RICOCHET_ID not in gymnasium.registry:
-        gymnasium.register(
-            id=RICOCHET_ID,
-            entry_point="hotloop.training.envs.ricochet.env:RicochetEnv",
-            vector_entry_point="hotloop.training.envs.ricochet.vector:RicochetVectorEnv",
-        )
-    # No vector form: the core allows one emulator per process. `training/collect` runs many of them in workers.
-    if MARIO_ID not in gymnasium.registry:
-        gymnasium.register(id=MARIO_ID, entry_point="hotloop.training.envs.nes.mario:MarioEnv")
+    for name, (single, vector, solved_at) in GAMES.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(
+                id=name,
+                entry_point=f"{__name__}.{single}",
+                vector_entry_point=vector and f"{__name__}.{vector}",
+                reward_threshold=solved_at,
+            )
 
 
 register()

@@ -1,20 +1,32 @@
-"""Code shared by the vector environments that a compiled kernel steps: threads, seeds and infos."""
+"""The vector environments that a compiled kernel steps: what Snake and Ricochet share."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from hotloop.training.envs.validate import seeds_per_env
+from hotloop.training.envs import autoreset
+from hotloop.training.envs.gym_types import Flags, Frame, Info, LaneValues, Observations, StepResult
+from hotloop.training.envs.numba_tools import random_states
+from hotloop.training.envs.validate import (
+    at_least_one,
+    check_actions,
+    check_render_mode,
+    check_reset_mask,
+    seeds_per_env,
+)
+from hotloop.training.state_checks import array_of
 
-Array = NDArray[Any]
 Result = TypeVar("Result")
+RENDER_MODES = ("rgb_array", "ansi")
 
 
 class LaneThreads:
@@ -48,22 +60,194 @@ class LaneThreads:
             self._pool = None
 
 
-def choose_seeds(env: VectorEnv[Any, Any, Any], seed: int | Sequence[int] | None, each: str) -> Sequence[int]:
-    """Return one seed per environment; without a seed they are drawn from the vector environment's generator.
+class StepOutputs(Protocol):
+    """The results of a step that every game has."""
 
-    Args:
-        env: The vector environment. An integer seed also seeds its generator, as in Gymnasium.
-        seed: As given to `reset`.
-        each: What messages call one environment.
+    @property
+    def reward(self) -> NDArray[np.float32]: ...  # noqa: D102
+    @property
+    def terminated(self) -> Flags: ...  # noqa: D102
+    @property
+    def truncated(self) -> Flags: ...  # noqa: D102
+    @property
+    def info(self) -> NDArray[np.int32]:
+        """One row [N] for each of `info_names`, then the code of the cause; after the reset, like observations."""
+        ...
+
+    @property
+    def final_info(self) -> NDArray[np.int32]:
+        """The same before the reset."""
+        ...
+
+
+Outputs = TypeVar("Outputs", bound=StepOutputs)
+
+
+class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Generic[Outputs]):
+    """N games stepped by one kernel call. A subclass provides the game: `_outputs`, `_run`, `_observations`, ...
+
+    Attributes:
+        game: Name of the game.
+        each: What messages call one lane.
+        fps: Frames per second of a rendered episode.
+        info_names: Entries of an info, in the order of the rows of `StepOutputs.info`.
+        cause_names: Why an episode ended, by the kernel's code, objects.
+        over_column: Column of `vitals` that tells whether an episode has ended.
+        random_column: Column of `vitals` with the random state.
     """
-    if seed is None:
-        return [int(drawn) for drawn in env.np_random.integers(0, 1 << 62, env.num_envs)]
-    if isinstance(seed, int | np.integer):
-        VectorEnv.reset(env, seed=int(seed))
-    return seeds_per_env(seed, env.num_envs, each)
+
+    game: ClassVar[str]
+    each: ClassVar[str]
+    fps: ClassVar[int]
+    info_names: ClassVar[tuple[str, ...]]
+    cause_names: ClassVar[NDArray[np.object_]]
+    over_column: ClassVar[int]
+    random_column: ClassVar[int]
+
+    _vitals: NDArray[np.int64]
+    """A row of integers for each game."""
+    _saved: dict[str, np.ndarray]
+    """The arrays that make up the state, by name."""
+
+    def __init__(
+        self,
+        num_envs: int,
+        spaces_of_one: tuple[spaces.Box, spaces.Discrete],
+        render_mode: str | None,
+        autoreset_mode: AutoresetMode | str,
+        threads: int | None,
+    ) -> None:
+        self.num_envs = at_least_one("num_envs", num_envs)
+        self.threads = min(at_least_one("threads", 1 if threads is None else threads), self.num_envs)
+        self.autoreset_mode = autoreset.parse_autoreset_mode(autoreset_mode)
+        check_render_mode(render_mode, RENDER_MODES)
+        self.render_mode = render_mode
+        self.metadata = {
+            "render_modes": list(RENDER_MODES),
+            "render_fps": self.fps,
+            "autoreset_mode": self.autoreset_mode,
+        }
+        self.single_observation_space, self.single_action_space = spaces_of_one
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
+        self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
+        self._was_reset = False
+        self._threads = LaneThreads(self.num_envs, self.threads, f"hotloop-{self.game}")
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: Info | None = None
+    ) -> tuple[Observations, Info]:
+        """Start an episode in every game, or only where `options={"reset_mask": bool [N]}` is true.
+
+        Args:
+            seed: Game i gets seed + i, or the i-th of a sequence; without one, each game's random stream continues.
+            options: `reset_mask`, see above.
+
+        Returns:
+            Observations [N, ...] and info.
+        """
+        return self._start_episodes(self._seed_games(seed, options), autoreset.RESET)
+
+    def step(self, actions: NDArray[np.integer]) -> StepResult:
+        """Play one action in every game.
+
+        Args:
+            actions: Whole numbers [N].
+
+        Returns:
+            Observations [N, ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
+        """
+        over = self._vitals[:, self.over_column] != 0 if self._disabled else None
+        checked = check_actions(actions, over, self._was_reset, self.each, self.num_envs)
+        out = self._outputs()
+        ended = self._run(checked, out)
+        info = self._info(out)
+        if ended:
+            over = out.terminated | out.truncated
+            if self._same_step:
+                *values, cause = out.final_info
+                rows = (*values, self.cause_names.take(cause))
+                info["final_obs"], info["_final_obs"] = self._final_observations(out, over), over
+                info["final_info"], info["_final_info"] = lane_info((*self.info_names, "cause"), rows, over), over
+            else:
+                info["cause"], info["_cause"] = self.cause_names[out.info[-1]], over
+        return self._observations(out), out.reward, out.terminated, out.truncated, info
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return a copy of all games. After `set_state` with it, they continue with exactly the same results."""
+        return {name: array.copy() for name, array in self._saved.items()}
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from a state that `get_state` returned for the same number and size of games."""
+        remedy = "restore it with the num_envs and board size that it was saved with"
+        restored = {name: array_of(state, name, own, remedy=remedy) for name, own in self._saved.items()}
+        self._check_restored(restored)
+        for name, own in self._saved.items():
+            own[...] = restored[name]
+        self._was_reset = True
+
+    def render(self) -> tuple[Frame, ...] | None:
+        """Return a picture of each game, uint8 [H, W, 3] or text depending on `render_mode`."""
+        if self.render_mode is None:
+            return None
+        return tuple(map(self._drawer(as_text=self.render_mode == "ansi"), range(self.num_envs)))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Stop the threads."""
+        self._threads.close()
+
+    def _seed_games(self, seed: int | Sequence[int] | None, options: Info | None) -> Flags:
+        """Return the games to reset, after giving them their random states if there is a seed or none has one yet."""
+        mask = check_reset_mask((options or {}).get("reset_mask"), self.num_envs, self._was_reset, self.each)
+        if seed is not None or not self._was_reset:
+            self._vitals[mask, self.random_column] = random_states(self._seeds(seed))[mask]
+        return mask
+
+    def _seeds(self, seed: int | Sequence[int] | None) -> Sequence[int]:
+        """Return a seed for each game. An integer also seeds this object's generator, which draws them if None."""
+        if seed is None:
+            return [int(drawn) for drawn in self.np_random.integers(0, 1 << 62, self.num_envs)]
+        if isinstance(seed, int | np.integer):
+            VectorEnv.reset(self, seed=int(seed))
+        return seeds_per_env(seed, self.num_envs, self.each)
+
+    def _start_episodes(self, mask: Flags, action: int) -> tuple[Observations, Info]:
+        """Apply an action that starts an episode where `mask` is true, and observe all games."""
+        self._was_reset = True
+        out = self._outputs()
+        self._run(np.where(mask, action, autoreset.HOLD), out, resetting=True)
+        return self._observations(out), self._info(out)
+
+    def _info(self, out: Outputs) -> Info:
+        return lane_info(self.info_names, out.info, np.ones(self.num_envs, np.bool_))
+
+    def _outputs(self) -> Outputs:
+        """Allocate the results of a step."""
+        raise NotImplementedError
+
+    def _run(self, actions: NDArray[np.int64], out: Outputs, resetting: bool = False) -> int:
+        """Step all games; return how many episodes ended. Only if `resetting`, actions of `autoreset` are valid."""
+        raise NotImplementedError
+
+    def _observations(self, out: Outputs) -> Observations:
+        """Return the observations after the step."""
+        raise NotImplementedError
+
+    def _final_observations(self, out: Outputs, over: Flags) -> Observations | NDArray[np.object_]:
+        """Return the observations before games where `over` is true were reset."""
+        raise NotImplementedError
+
+    def _drawer(self, as_text: bool) -> Callable[[int], Frame]:
+        """Return a function that draws game i."""
+        raise NotImplementedError
+
+    def _check_restored(self, restored: dict[str, np.ndarray]) -> None:
+        """Reject arrays, of the right shapes and types, that are not a possible state."""
+        raise NotImplementedError
 
 
-def lane_info(names: Sequence[str], rows: Sequence[Array] | Array, mask: Array) -> dict[str, Any]:
+def lane_info(names: Sequence[str], rows: Sequence[np.ndarray] | np.ndarray, mask: Flags) -> Info:
     """Return a Gymnasium vector info: for each name its values [N], and under `_name` the mask of valid ones.
 
     Args:
@@ -71,13 +255,7 @@ def lane_info(names: Sequence[str], rows: Sequence[Array] | Array, mask: Array) 
         rows: Values, one row [N] for each name; further rows are ignored.
         mask: Where the values are valid, bool [N].
     """
-    info: dict[str, Any] = dict(zip(names, rows, strict=False))
+    info: Info = dict(zip(names, rows, strict=False))
     for name in names:
         info["_" + name] = mask
     return info
-
-
-def final_info(names: Sequence[str], rows: Array, cause_names: Array, over: Array) -> dict[str, Any]:
-    """Return the info of the episodes that ended. The row after the named ones holds the code of the cause."""
-    *values, cause = rows
-    return lane_info((*names, "cause"), (*values, cause_names.take(cause)), over)

@@ -6,8 +6,8 @@ it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 import numpy as np
 from numba import njit, types
@@ -15,46 +15,55 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+Array = TypeVar("Array", bound=np.ndarray)
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 """Constants of SplitMix64."""
 
-kernel = njit(cache=True, nogil=True, error_model="numpy")
+
+def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a function. For a type checker it keeps its own signature."""
+    return njit(cache=True, nogil=True, error_model="numpy")(function)
 
 
-def _count_ones(typing: Any, value: Any) -> Any:
-    """Return the number of set bits of a uint64, as int64."""
-    return types.int64(types.uint64), lambda context, builder, signature, args: builder.ctpop(args[0])
+if TYPE_CHECKING:
+    # How kernels call them: numba itself passes `typing`.
+    def count_ones(value: np.uint64) -> int: ...  # noqa: D103
+    def lowest_one(value: np.uint64) -> int: ...  # noqa: D103
+    def borrow(array: Array) -> Array: ...  # noqa: D103
 
+else:
 
-def _lowest_one(typing: Any, value: Any) -> Any:
-    """Return the position of the lowest set bit of a uint64 that is not 0, as int64."""
+    @intrinsic
+    def count_ones(typing, value):
+        """Return the number of set bits of a uint64, as int64."""
+        return types.int64(types.uint64), lambda context, builder, signature, args: builder.ctpop(args[0])
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], context.get_constant(types.boolean, True))
+    @intrinsic
+    def lowest_one(typing, value):
+        """Return the position of the lowest set bit of a uint64 that is not 0, as int64."""
 
-    return types.int64(types.uint64), generate
+        def generate(context, builder, signature, args):
+            return builder.cttz(args[0], context.get_constant(types.boolean, True))
 
+        return types.int64(types.uint64), generate
 
-def _borrow(typing: Any, array: Any) -> Any:
-    """Return the same array without a reference count.
+    @intrinsic
+    def borrow(typing, array):
+        """Return the same array without a reference count.
 
-    Otherwise every function called with the array updates the count atomically. Use it only inside a kernel, and only
-    while the original array is alive.
-    """
+        Otherwise every function called with the array updates the count atomically. Use it only inside a kernel, and
+        only while the original array is alive.
+        """
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        copy = context.make_array(signature.args[0])(context, builder, value=args[0])
-        copy.meminfo = cgutils.get_null_value(copy.meminfo.type)
-        return copy._getvalue()
+        def generate(context, builder, signature, args):
+            copy = context.make_array(signature.args[0])(context, builder, value=args[0])
+            copy.meminfo = cgutils.get_null_value(copy.meminfo.type)
+            return copy._getvalue()
 
-    return array(array), generate
-
-
-# Declared as Any because numba passes `typing`, which a type checker would require of the caller.
-count_ones: Any = intrinsic(_count_ones)
-lowest_one: Any = intrinsic(_lowest_one)
-borrow: Any = intrinsic(_borrow)
+        return array(array), generate
 
 
 @kernel

@@ -2,58 +2,52 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Generic
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from hotloop.training.envs.ricochet.vector import RicochetVectorEnv
-    from hotloop.training.envs.snake.vector import SnakeVectorEnv
-
-Array = NDArray[Any]
-Info = dict[str, Any]
+from hotloop.training.envs.gym_types import Frame, Info, Observations
+from hotloop.training.envs.kernel_vector import KernelVectorEnv, Outputs
 
 
-class SingleEnv(gymnasium.Env[Array, int]):
+class SingleEnv(gymnasium.Env[Observations, int], Generic[Outputs]):
     """The only lane of a vector environment.
 
     Args:
         lane: A vector environment of size 1 with autoreset disabled.
-        info_names: Integer entries of its info.
     """
 
-    def __init__(self, lane: SnakeVectorEnv | RicochetVectorEnv, info_names: tuple[str, ...]) -> None:
-        self._lane, self._info_names = lane, info_names
+    def __init__(self, lane: KernelVectorEnv[Outputs]) -> None:
+        self._lane = lane
         self.render_mode = lane.render_mode
         self.observation_space = lane.single_observation_space
         self.action_space = lane.single_action_space
 
-    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Array, Info]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observations, Info]:
         """Start an episode; without a seed the random stream continues. `options` are those of the vector form."""
         super().reset(seed=seed)
         observations, infos = self._lane.reset(seed=seed, options=options)
         return observations[0], self._info(infos)
 
-    def step(self, action: int) -> tuple[Array, float, bool, bool, Info]:
+    def step(self, action: int) -> tuple[Observations, float, bool, bool, Info]:
         """Play one action; at the end of an episode `info` has its `cause`."""
         observations, rewards, terminated, truncated, infos = self._lane.step(np.array([action]))
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), self._info(infos)
 
-    def get_state(self) -> dict[str, Array]:
+    def get_state(self) -> dict[str, np.ndarray]:
         """Return a copy of the game. After `set_state` with it, the game continues with exactly the same results."""
         return self._lane.get_state()
 
-    def set_state(self, state: dict[str, Array]) -> None:
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
         """Continue from a state that `get_state` returned."""
         self._lane.set_state(state)
 
-    def render(self) -> Any:
+    def render(self) -> Frame | None:
         """Return a picture of the game, uint8 [H, W, 3] or text depending on `render_mode`."""
         frames = self._lane.render()
         return None if frames is None else frames[0]
 
     def _info(self, infos: Info) -> Info:
-        info: Info = {name: int(infos[name][0]) for name in self._info_names}
+        info: Info = {name: int(infos[name][0]) for name in self._lane.info_names}
         return info | {"cause": infos["cause"][0]} if "cause" in infos else info

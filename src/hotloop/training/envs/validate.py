@@ -7,14 +7,14 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hotloop.errors import HotloopError
+from hotloop.training.envs.gym_types import Flags
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Array = NDArray[Any]
 Config = TypeVar("Config", bound="DataclassInstance")
 
 
@@ -34,7 +34,7 @@ def build_config(game: str, kind: type[Config], options: Mapping[str, Any], what
     return kind(**options)
 
 
-def check_choice(what: str, value: object, known: Collection[Any]) -> None:
+def check_choice(what: str, value: object, known: Collection[str | int]) -> None:
     """Reject a value that is not one of the known ones."""
     if isinstance(value, bool) or value not in known:
         raise HotloopError(f"{what} is {value!r}: give one of {', '.join(map(str, known))}")
@@ -66,7 +66,7 @@ def at_least_one(what: str, value: object) -> int:
     return int(value)
 
 
-def check_reset_mask(mask: Any, count: int, was_reset: bool, each: str) -> Array:
+def check_reset_mask(mask: ArrayLike | None, count: int, was_reset: bool, each: str) -> Flags:
     """Return which environments to reset, bool [N]; without a mask, all of them.
 
     Args:
@@ -94,7 +94,7 @@ def seeds_per_env(seed: int | Sequence[int], count: int, each: str) -> Sequence[
     return seed
 
 
-def check_actions(actions: Array, over: Array | None, was_reset: bool, each: str, count: int) -> Array:
+def check_actions(actions: ArrayLike, over: Flags | None, was_reset: bool, each: str, count: int) -> NDArray[np.int64]:
     """Return actions as int64 [N].
 
     Args:
@@ -116,7 +116,7 @@ def check_actions(actions: Array, over: Array | None, was_reset: bool, each: str
     return actions.astype(np.int64, copy=False)
 
 
-def action_error(actions: Array, most: int, each: str) -> HotloopError:
+def action_error(actions: NDArray[np.int64], most: int, each: str) -> HotloopError:
     """Return the error that names the first action outside of 0 to `most`."""
     which = int(np.flatnonzero((actions < 0) | (actions > most))[0])
     return HotloopError(f"action of {each} {which} is {actions[which]}: give a whole number from 0 to {most}")

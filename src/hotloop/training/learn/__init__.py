@@ -1,28 +1,19 @@
 """Learners: pure maths, networks, and kernels that compute the same numbers at different speeds."""
 
-from hotloop.training.learn.dqn.learner import DQN, KERNELS, DQNConfig, Transitions, Updated, supported_kernels
-from hotloop.training.learn.frame_dqn.learner import (
-    FRAME_KERNELS,
-    FrameDQN,
-    FrameDQNConfig,
-    FrameQShape,
-    supported_frame_kernels,
-)
+from hotloop.training.learn.dqn.learner import DQN, KERNELS
+from hotloop.training.learn.dqn.state import DQNConfig, QNetworks, QRows, QRule, Transitions, Updated
+from hotloop.training.learn.frame_dqn.learner import FRAME_KERNELS, FrameDQN
+from hotloop.training.learn.frame_dqn.state import FrameDQNConfig, FrameQRule, FrameQShape
 from hotloop.training.learn.kernel_choice import Choice, choose_kernel
 from hotloop.training.learn.networks import QShape
-from hotloop.training.learn.ppo.learner import (
-    PPO,
-    PPO_KERNELS,
-    Acted,
-    PPOConfig,
-    PPOUpdated,
-    Rollout,
-    supported_ppo_kernels,
-)
+from hotloop.training.learn.ppo.learner import PPO, PPO_KERNELS, Acted
+from hotloop.training.learn.ppo.state import PPOConfig, PPORows, PPORule, PPOUpdated, Rollout
 from hotloop.training.learn.returns import gae
 from hotloop.training.learn.ricochet_ppo.learner import BoardPPO, BoardPPOConfig, Sequences
 from hotloop.training.learn.ricochet_ppo.shape import BoardShape
-from hotloop.training.learn.sac.learner import SAC, SAC_KERNELS, SACConfig, SACShape, SACUpdated, supported_sac_kernels
+from hotloop.training.learn.sac.learner import SAC, SAC_KERNELS
+from hotloop.training.learn.sac.networks import SACShape
+from hotloop.training.learn.sac.state import SACConfig, SACRule, SACUpdated
 
 __all__ = [
     "DQN",
@@ -40,12 +31,19 @@ __all__ = [
     "DQNConfig",
     "FrameDQN",
     "FrameDQNConfig",
+    "FrameQRule",
     "FrameQShape",
     "PPOConfig",
+    "PPORows",
+    "PPORule",
     "PPOUpdated",
+    "QNetworks",
+    "QRows",
+    "QRule",
     "QShape",
     "Rollout",
     "SACConfig",
+    "SACRule",
     "SACShape",
     "SACUpdated",
     "Sequences",
@@ -53,8 +51,4 @@ __all__ = [
     "Updated",
     "choose_kernel",
     "gae",
-    "supported_frame_kernels",
-    "supported_kernels",
-    "supported_ppo_kernels",
-    "supported_sac_kernels",
 ]

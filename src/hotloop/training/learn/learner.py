@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,7 +88,6 @@ class TimePhase(Protocol):
 class State(Protocol):
     """What the state of every learner with several kernels holds."""
 
-    config: Any
     device: str
     updates: int
 
@@ -109,15 +108,13 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
         kernel: Name of the kernel in use.
     """
 
-    def __init__(self, state: StateT, make_kernel: Callable[[str, StateT], KernelT], kernel: str) -> None:
+    def __init__(
+        self, config: ConfigT, state: StateT, make_kernel: Callable[[str, StateT], KernelT], kernel: str
+    ) -> None:
+        self.config = config
         self._state = state
         self._make_kernel = make_kernel
         self.use(kernel)
-
-    @property
-    def config(self) -> ConfigT:
-        """The learner's configuration."""
-        return self._state.config
 
     @property
     def device(self) -> str:
@@ -153,6 +150,13 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
         self._state.updates = take_updates(arrays)
         assign(pairs)
         self.use(self.kernel)
+
+
+def random_observations(shape: tuple[int, ...], rows: int, rng: np.random.Generator) -> NDArray:
+    """Make random observations `[rows, *shape]`: bytes 0 and 1 for a grid or frames, floats for features."""
+    if len(shape) == 3:
+        return rng.integers(2, size=(rows, *shape), dtype=np.uint8)
+    return rng.standard_normal((rows, *shape), dtype=np.float32)
 
 
 def check_row_count(rows: int, size: int, what: str = "batch size") -> None:

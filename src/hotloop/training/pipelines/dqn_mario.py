@@ -1,7 +1,7 @@
-"""dqn-mario: a Q network learns a side-scroller from frames. One step, from top to bottom, is `collect` and `learn`.
+"""dqn-mario: a Q network learns a side-scroller from frames. One training step is `collect`, then `learn`.
 
-Collectors play and write straight into replay; after every `train_every` steps comes one update of `batch`
-transitions. That ratio is kept: the faster side, collectors or learner, waits for the other.
+Collectors play and write straight into the replay buffer. There is one update per `train_every` environment steps: the
+faster side, collectors or learner, waits for the other.
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hotloop.errors import HotloopError
 from hotloop.phases import Phase
-from hotloop.training.run.collector_stats import Feeding, status
+from hotloop.training.run.collector_stats import CollectorStats, status
 from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
@@ -23,130 +22,99 @@ from hotloop.training.state_checks import object_in
 from hotloop.training.tasks import mario, mario_setup
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hotloop.training.collect import Collected, Collector
-    from hotloop.training.learn import Updated
+    from hotloop.training.learn import FrameDQNConfig, Updated
     from hotloop.training.learn.frame_dqn.policy import Exploration
+    from hotloop.training.learn.frame_dqn.state import FrameQNetworks
     from hotloop.training.replay import FrameReplay
     from hotloop.training.run.checkpoint import Groups
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
-    from hotloop.training.run.resume import Saved
+    from hotloop.training.run.saved_training import Saved
     from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(mario.GameOptions):
     """dqn-mario. The defaults are the preset `fast`."""
 
     seed: int = 0
-    """Of the network, the games, exploration and sampling."""
+    """Seed of the network, the games, exploration and sampling."""
     workers: int = 1
-    """Processes that play, one console each; 0: this one plays."""
+    """Worker processes, with one console each; 0: play in this process."""
     lockstep: bool = False
-    """Workers stop while the learner learns: slower, and the same seed gives the same result."""
+    """Stop the workers while the learner learns: slower, but the same seed gives the same result."""
     restarts: int = 20
-    """Workers that may be replaced in all; with the next that ends, the run saves and ends."""
-    rom: str | None = None
-    """A cartridge in iNES format; without one our own game, runner, is played."""
-    rom_unchecked: bool = False
-    """Take a file that is not the known cartridge."""
-    level: str = "1-1"
-    """World and level, or random: one is drawn for each episode."""
-    actions: Literal["simple", "complex"] = "simple"
-    """7 or 12 combinations of buttons."""
-    skip: int = 4
-    """Frames for which an action is held."""
-    size: int = 84
-    """Pixels along a side: 84 or 128."""
-    stack: int = 4
-    """Frames in an observation."""
-    start: Literal["auto", "begin", "route", "reached"] = "auto"
-    """Where training episodes begin; auto: along the known route of runner, elsewhere where it has got to before."""
-    begin_share: float = 0.5
-    """Share of these episodes that start at the beginning all the same."""
-    patience: int = 40
-    """An episode ends after this many steps without progress."""
-    max_steps: int = 0
-    """An episode is truncated after this many steps; 0: never."""
-    noops: int = 30
-    """At most this many frames pass before the first step, at random."""
-    sticky: float = 0.25
-    """The chance that an action is repeated."""
-    reward_progress: float = 0.02
-    """For each pixel to the right."""
-    reward_death: float = -1.0
-    """For losing the life."""
-    reward_flag: float = 2.0
-    """For getting to the flag."""
-    reward_deadlock: float = -0.5
-    """For getting no further until patience is over."""
+    """How many workers may be replaced in total; when one more fails, the run saves and ends."""
     network: Literal["small", "nature"] = "small"
-    """Convolutions 4/4, 3/2, 3/2, or 8/4, 4/2, 3/1."""
+    """Kernel/stride of the convolutions: 4/4, 3/2, 3/2 (small) or 8/4, 4/2, 3/1 (nature)."""
     channels: tuple[int, ...] = (16, 32, 32)
-    """Of the three convolutions."""
+    """Channels of the three convolutions."""
     hidden: int = 256
-    """Units of the layer behind them."""
+    """Units of the layer behind the convolutions."""
     norm: bool = False
     """Batch normalisation behind each convolution."""
     double: bool = True
     """The online network chooses the action that the target network values."""
     dueling: bool = True
-    """Value and advantage as separate streams."""
+    """Dueling network: separate streams for value and advantage."""
     prioritised: bool = True
-    """Replay what surprised more often."""
+    """Sample transitions with a large TD error more often."""
     alpha: float = 0.6
-    """How much more often."""
+    """Exponent of the priorities."""
     beta: float = 0.4
-    """How far importance weights make up for it, at first; 1 after `beta_steps`."""
+    """Initial exponent of the importance weights that correct for it; 1 after `beta_steps`."""
     beta_steps: int = 1_000_000
-    """Steps in which β rises to 1."""
+    """Environment steps until β is 1."""
     n_step: int = 5
     """Steps of reward before a target bootstraps."""
     gamma: float = 0.97
-    """Discount a step."""
+    """Discount per step."""
     lr: float = 3e-4
-    """Learning rate, Adam's."""
+    """Adam's learning rate."""
     batch: int = 32
-    """Transitions of an update."""
+    """Transitions per update."""
     accumulate: int = 1
-    """Parts in which the gradient of a batch is computed."""
+    """Gradient accumulation: number of parts in which a batch is processed."""
     buffer: int = 200_000
-    """Frames that replay holds."""
+    """Capacity of the replay buffer, in frames."""
     learning_starts: int = 4_000
-    """Steps before the first update."""
+    """Environment steps before the first update."""
     train_every: int = 4
-    """Steps from one update to the next."""
+    """Environment steps per update."""
     publish_every: int = 16
-    """Updates from one handing out of weights to the next; 0: by epochs."""
+    """Updates between two publications of weights to the workers; 0: publish by epochs."""
     publish_epochs: int = 0
-    """Epochs from one to the next."""
+    """Epochs between two publications of weights; 0: publish by updates."""
     epoch: int = 16
-    """Episodes of an epoch: a status line is printed after each."""
+    """Episodes per epoch. A status line is printed after each epoch."""
     tau: float = 0.005
-    """How far the target network moves after each update."""
+    """Fraction of the way that the target network moves to the online network after each update."""
     clip: float = 10.0
-    """Largest norm of a gradient; 0: any."""
+    """Maximum norm of the gradient; 0 turns clipping off."""
     epsilon_start: float = 1.0
-    """ε at first: the chance that a step tries something by chance."""
+    """Initial ε, the probability of a random action."""
     epsilon_end: float = 0.01
-    """ε at last."""
+    """Final ε."""
     epsilon_steps: int = 30_000
-    """Steps in which ε falls from one to the other."""
+    """Environment steps until ε reaches its final value."""
     hold: int = 4
-    """A random action is repeated for 1 to this many steps."""
+    """A random action is held for 1 to this many steps."""
     kernel: Literal["auto", "torch", "lean", "compile"] = "auto"
-    """How updates are computed; auto measures and takes the faster."""
+    """Implementation of the update; auto measures and takes the faster."""
     try_compile: bool = False
-    """Let auto try torch.compile, too, which takes a minute."""
+    """Let --kernel auto also try torch.compile, which takes a minute."""
     precision: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-    """Of the forward passes; auto: float16 on CUDA, else float32."""
+    """Precision of the forward passes; auto: float16 on CUDA, otherwise float32."""
     device: str = "cpu"
-    """Where the learner computes: cpu, cuda, cuda:1."""
+    """Device of the learner: cpu, cuda, cuda:1."""
     threads: int = 1
-    """Of torch. Collectors have one each."""
+    """Torch threads of the learner. Each collector has one."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Reject settings that cannot be trained with."""
         require_positive(self, "skip", "stack", "patience", "hidden", "n_step", "lr", "batch", "accumulate", "epoch")
         require_positive(self, "threads")
         require_positive(self, "learning_starts", "train_every", "tau", "epsilon_steps", "hold", "beta_steps")
@@ -163,7 +131,7 @@ class Config:
 
     @property
     def lanes(self) -> int:
-        """Consoles that are played."""
+        """Number of consoles."""
         return max(1, self.workers)
 
     @property
@@ -173,17 +141,44 @@ class Config:
 
 
 FAITHFUL = Config(
-    workers=4, skip=6, size=128, stack=8, start="begin", begin_share=0.0, noops=0, sticky=0.0, network="nature",
-    channels=(32, 64, 64), hidden=512, norm=True, n_step=1, gamma=0.95, lr=1e-4, batch=2048, accumulate=4,
-    buffer=50_000, publish_every=0, publish_epochs=5, epsilon_end=0.02, hold=1, try_compile=True,
-)  # fmt: skip
+    workers=4,
+    skip=6,
+    size=128,
+    stack=8,
+    start="begin",
+    begin_share=0.0,
+    noops=0,
+    sticky=0.0,
+    network="nature",
+    channels=(32, 64, 64),
+    hidden=512,
+    norm=True,
+    n_step=1,
+    gamma=0.95,
+    lr=1e-4,
+    batch=2048,
+    accumulate=4,
+    buffer=50_000,
+    publish_every=0,
+    publish_epochs=5,
+    epsilon_end=0.02,
+    hold=1,
+    try_compile=True,
+)
 ORIGINAL = replace(
-    FAITHFUL, workers=2, norm=False, batch=256, accumulate=1, buffer=10_000, publish_epochs=3, epoch=8,
+    FAITHFUL,
+    workers=2,
+    norm=False,
+    batch=256,
+    accumulate=1,
+    buffer=10_000,
+    publish_epochs=3,
+    epoch=8,
     try_compile=False,
-)  # fmt: skip
+)
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: learns best per minute"),
-    "faithful": (FAITHFUL, "the study's: 4 collectors, 8×128×128 pixels, 4 parts of 512 an update, batch norm"),
+    "faithful": (FAITHFUL, "the study's: 4 collectors, 8×128×128 pixels, 4 parts of 512 per update, batch norm"),
     "original": (ORIGINAL, "the study's first: 2 collectors, a buffer of 10,000, batch 256"),
 }
 OPTIONS = Options(eval_every=50_000, eval_episodes=20, checkpoint_every=200_000, keep=1)
@@ -194,14 +189,13 @@ class Agent:
     """A Q network on frames."""
 
     def __init__(self, config: Config) -> None:
-        from hotloop.training.learn import FrameDQN
+        from hotloop.training.learn import FrameDQN, FrameQRule
 
         self.config = config
         self.observation_shape = (config.stack, config.size, config.size)
         kernel = "lean" if config.kernel == "auto" else config.kernel
-        self.learner = FrameDQN(
-            mario_setup.learner_config(config), seed=config.seed, kernel=kernel, device=config.device
-        )
+        learner, rule = mario_setup.learner_config(config), FrameQRule(q_goal, q_loss, move_target)
+        self.learner = FrameDQN(learner, rule, seed=config.seed, kernel=kernel, device=config.device)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the best actions, int64 [N], for observations [N, stack, S, S]."""
@@ -210,7 +204,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Training:
-    """Everything that changes while training: what a checkpoint holds, but for the consoles."""
+    """Everything that changes during training."""
 
     config: Config
     collector: Collector
@@ -220,7 +214,7 @@ class Training:
     rng: np.random.Generator
     counts: Counts
     episodes: Episodes
-    feeding: Feeding
+    stats: CollectorStats
     updated: Updated | None = None
     """Metrics of the last update."""
 
@@ -230,7 +224,7 @@ class Training:
         return self.config.beta + (1 - self.config.beta) * min(1.0, self.counts.env_steps / self.config.beta_steps)
 
     def scalars(self) -> dict[str, float | None]:
-        """Return the study's monitored figures: losses, ε, buffer, distance, flags, losses of steps, waiting, lag."""
+        """Return the values that the study monitors: loss, ε, buffer, distance, flags, lost steps, waiting, lag."""
         metrics = self.updated
         return {
             "loss": float(np.mean(metrics.loss)) if metrics is not None else None,
@@ -238,11 +232,11 @@ class Training:
             "epsilon": self.exploration.epsilon(self.counts.env_steps),
             "buffer_fill": len(self.replay) / self.replay.capacity,
             "gpu_busy": mario_setup.gpu_busy(),
-            **self.feeding.scalars(self.counts.updates),
+            **self.stats.scalars(self.counts.updates),
         }
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Play greedy episodes on held-out seeds, elsewhere if this process has a console in use."""
+        """Play greedy episodes on held-out seeds, in another process if this one uses its only console."""
         place = mario.home(self.config)
         if self.config.workers:
             return mario.play_episodes(self.agent.act, self.config, episodes, place, choosing=True).summary()
@@ -251,18 +245,18 @@ class Training:
         return play_apart("dqn-mario", self.config, self.agent.learner.tensors(), episodes, place).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
-        """Return everything that a checkpoint needs."""
-        # The collector's first: of what comes into replay meanwhile it then knows, when resumed, that it did not count.
+        """Return the state for a checkpoint."""
+        # The collector's state comes first: steps that arrive in the replay buffer after this are not counted in it.
         meta = {"collector": self.collector.state(), "rng": self.rng.bit_generator.state}
         groups = {
             "learner": self.agent.learner.tensors(),
             "replay": self.replay.state(copy=False),
             "episodes": self.episodes.state(),
         }
-        return groups, meta | {"feeding": self.feeding.state()}
+        return groups, meta | {"feeding": self.stats.state()}
 
     def restore(self, saved: Saved) -> None:
-        """Go on from a checkpoint, with new episodes."""
+        """Continue from a checkpoint. All consoles start new episodes."""
         self.agent.learner.load(saved.group("learner"))
         self.replay.restore(saved.group("replay"), actions=mario_setup.ACTIONS[self.config.actions])
         self.replay.cut()
@@ -271,15 +265,15 @@ class Training:
         self.counts = saved.counts
         self.collector.restore(object_in(saved.meta, "collector"))
         version = self.collector.publish(self.agent.learner.weights())
-        self.feeding.restore(object_in(saved.meta, "feeding"), version, self.counts.updates)
+        self.stats.restore(object_in(saved.meta, "feeding"), version, self.counts.updates)
 
 
 def collect(training: Training, timed: Laps) -> Collected:
-    """Wait until the replay buffer has the steps that the next update needs; without workers, play them here."""
+    """Wait until the workers have stored the steps for the next update; without workers, play them here."""
     with timed("collect", Phase.WAIT if training.config.workers else Phase.ENV):
         got = training.collector.collect(training.config.train_every)
     with timed("count", Phase.LOG):
-        ended = training.feeding.take(got)
+        ended = training.stats.take(got)
         if ended.size:
             training.episodes.take(ended)
         training.counts.add(env_steps=got.steps, episodes=ended.shape[1], frames=got.frames)
@@ -287,54 +281,77 @@ def collect(training: Training, timed: Laps) -> Collected:
 
 
 def learn(training: Training, timed: Laps) -> None:
-    """Make one update, once there is enough to learn from."""
+    """Do one update, once the replay buffer holds enough."""
     config, learner = training.config, training.agent.learner
     if training.counts.env_steps < config.first_update:
         return
     with timed("replay.sample"):
         batch = training.replay.sample(config.batch, training.rng, beta=training.beta)
         training.collector.sampled(batch.index)
-    # Over the largest of the batch, not of the whole replay: beside a step that is learnt perfectly all others would
-    # weigh nothing, the less the nearer β is to 1, and Adam's ε would stop the learning.
-    batch = batch._replace(weight=batch.weight / batch.weight.max())
+    # Divide by the largest weight of the batch, not of the whole buffer: one step that is learned perfectly would make
+    # all other weights tiny, more so the closer β is to 1, and Adam's ε would stop the learning.
+    batch = replace(batch, weight=batch.weight / batch.weight.max())
     with timed("learn.update", Phase.OPTIMISE):
         training.updated = learner.update(batch)
     if config.prioritised:
         with timed("replay.prioritise", Phase.STORE):
             training.replay.update_priorities(batch.index, training.updated.td_abs)
     training.counts.add(updates=1)
-    training.feeding.learnt(config.batch)
+    training.stats.learnt(config.batch)
     if config.publish_every and training.counts.updates % config.publish_every == 0:
         publish(training, timed)
+
+
+def q_goal(
+    config: FrameDQNConfig, networks: FrameQNetworks, next_obs: Tensor, reward: Tensor, discount: Tensor
+) -> Tensor:
+    """Return the targets `r + d · Q⁻(s', argmax_a' Q(s', a'))`, `[B]`; d is γⁿ, and 0 behind a terminal step."""
+    from hotloop.training.learn.loss_terms import q_target
+
+    target_q = networks.target(next_obs)
+    return q_target(reward, discount, target_q, networks.online(next_obs) if config.double else target_q)
+
+
+def q_loss(q: Tensor, action: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return `mean w · huber(Q(s, a) − goal)`, and `|Q(s, a) − goal|` `[B]`, from values `[B, A]`."""
+    from hotloop.training.learn.loss_terms import huber
+
+    error = q.gather(1, action[:, None]).squeeze(1) - goal
+    return (weight * huber(error)).mean(), error.detach().abs()
+
+
+def move_target(config: FrameDQNConfig, target: Tensor, online: Tensor) -> None:
+    """Move weights of the target network by τ of the way to the online network's."""
+    target.lerp_(online, config.tau)
 
 
 def publish(training: Training, timed: Laps) -> None:
     """Publish the weights to the collectors."""
     with timed("weights.publish", Phase.SYNC_WEIGHTS):
         version = training.collector.publish(training.agent.learner.weights())
-        training.feeding.published(version, training.counts.updates)
+        training.stats.published(version, training.counts.updates)
 
 
 def conclude(training: Training, got: Collected, run: TrainingRun) -> None:
-    """At the end of an epoch say how it went and, where weights go out by epochs, hand them out."""
+    """At the end of an epoch, print its status and publish the weights if that is due."""
     for each in got.restarts:
         run.say(f"dqn-mario: worker {each.worker} was replaced: {each.reason}")
-    if not training.feeding.epoch_over():
+    if not training.stats.epoch_over():
         return
     numbers = training.counts.as_dict() | training.episodes.means() | training.scalars()
-    took_s = training.feeding.next_epoch()
-    run.say(f"dqn-mario: {status(numbers | {'epochs': training.feeding.epochs}, took_s)}")
-    if training.config.publish_epochs and training.feeding.epochs % training.config.publish_epochs == 0:
+    took_s = training.stats.next_epoch()
+    run.say(f"dqn-mario: {status(numbers | {'epochs': training.stats.epochs}, took_s)}")
+    if training.config.publish_epochs and training.stats.epochs % training.config.publish_epochs == 0:
         publish(training, run.timed)
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit of the options is reached, or Ctrl-C.
+    """Train until a limit in the options is reached, or until Ctrl-C.
 
     Args:
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
+        config: Game and hyperparameters.
+        options: When to stop, and what to write where.
+        recording: The recorder, if the run is recorded.
     """
     from hotloop.training.run.training_run import TrainingRun
 
@@ -342,7 +359,7 @@ def train(config: Config, options: Options | None = None, recording: Recording |
     mario.check(config)
     with (
         torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
         TrainingRun("dqn-mario", config, options or OPTIONS, recording) as run,
     ):
         training = prepare(run, agent)
@@ -351,7 +368,7 @@ def train(config: Config, options: Options | None = None, recording: Recording |
                 with run.preparing("workers"):
                     training.collector.get_ready()
             run.begin(training)
-            training.feeding.begin()
+            training.stats.begin()
             while run.going():
                 got = collect(training, run.timed)
                 learn(training, run.timed)
@@ -361,14 +378,9 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
 
 def prepare(run: TrainingRun, agent: Agent) -> Training:
-    """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
+    """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
     config: Config = run.config
-    saved = run.checkpoint
-    if saved is not None and saved.config.get("workers") != config.workers:
-        raise HotloopError(
-            f"cannot resume with --workers {config.workers}: each has its own part of the replay, and there were "
-            f"{saved.config.get('workers')}; leave it out"
-        )
+    mario_setup.check_resume(run.checkpoint, config)
     with run.preparing("learner"):
         kernel, note = mario_setup.settle(agent.learner, config)
     config = replace(config, kernel=kernel)
@@ -380,8 +392,9 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
         exploration = mario_setup.explored(config)
         collector = mario_setup.make_collector(config, replay, agent.learner, exploration)
     rng, counts, episodes = np.random.default_rng([config.seed]), Counts(), Episodes(config.lanes)
-    training = Training(config, collector, replay, agent, exploration, rng, counts, episodes, Feeding(config.epoch))
+    stats = CollectorStats(config.epoch)
+    training = Training(config, collector, replay, agent, exploration, rng, counts, episodes, stats)
     if run.checkpoint is not None:
         training.restore(run.checkpoint)
-        run.say("hotloop: episodes that were going on are not saved: all consoles go on with new ones")
+        run.say("hotloop: unfinished episodes are not saved: all consoles start new ones")
     return training

@@ -1,7 +1,7 @@
-"""dqn-snake: a Q network learns Snake from replay. One training step, from top to bottom, is `collect` and `learn`.
+"""dqn-snake: a Q network learns Snake from replay. One training step is `collect`, then `learn`.
 
-A vector step plays one action in each of N environments and stores N transitions; then K updates of batch B are
-made, all in one call of the learner. K a vector step is an explicit ratio: `updates_per_step` every `train_every`.
+A vector step plays one action in each of N environments and stores N transitions. After every `train_every` vector
+steps, one call of the learner does `updates_per_step` updates.
 """
 
 from __future__ import annotations
@@ -30,56 +30,38 @@ from hotloop.training.tasks import snake
 from hotloop.training.tasks.game import training_seeds
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hotloop.training.envs.snake import SnakeVectorEnv
-    from hotloop.training.learn import DQNConfig, Updated
+    from hotloop.training.learn import DQNConfig, QNetworks, QRows, Updated
     from hotloop.training.replay import VectorReplay
     from hotloop.training.run.checkpoint import Groups
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
-    from hotloop.training.run.resume import Saved
+    from hotloop.training.run.saved_training import Saved
     from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(snake.GameOptions):
     """dqn-snake. The defaults are the preset `fast`."""
 
     seed: int = 0
-    """Of the network, the games, exploration and sampling."""
+    """Seed of the network, the games, exploration and sampling."""
     envs: int = 256
-    """Games played side by side."""
-    board: int = 10
-    """Cells along a side."""
-    features: snake.Features = "flood"
-    """What the agent sees: 10, 13, 18 or 23 numbers, or the board itself."""
-    actions: snake.Actions = "relative"
-    """Three turns relative to the head, or four directions."""
-    max_steps: int = 1000
-    """Steps until an episode is truncated."""
-    tail_free: bool = False
-    """May the head enter the cell that the tail is about to leave?"""
-    reward_food: float = 10.0
-    reward_death: float = -10.0
-    reward_step: float = -0.01
-    reward_shaping: float = 0.5
-    """Times the change of distance to the food, over the board's side."""
-    reward_timeout: float = -5.0
-    network: Literal["mlp", "cnn"] = "mlp"
-    """mlp for numbers, cnn for --features grid."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Units of the hidden layers."""
+    """Number of games played in parallel."""
     double: bool = True
     """Double Q-learning: the online network chooses the action that the target network values."""
     dueling: bool = False
-    """Value and advantage as separate streams."""
+    """Dueling network: separate streams for value and advantage."""
     noisy: bool = False
-    """Explore with noisy layers instead of ε."""
+    """Explore by noisy layers instead of ε-greedy."""
     prioritised: bool = False
-    """Replay what surprised more often."""
+    """Sample transitions with a large TD error more often."""
     alpha: float = 0.6
-    """How much more often."""
+    """Exponent of the priorities."""
     beta: float = 0.4
-    """How far importance weights make up for it."""
+    """Exponent of the importance weights that correct for it."""
     n_step: int = 1
     """Steps of reward before a target bootstraps."""
     categorical: bool = False
@@ -92,31 +74,31 @@ class Config:
     lr: float = 1e-3
     batch: int = 64
     buffer: int = 100_000
-    """Transitions that replay holds."""
+    """Capacity of the replay buffer, in transitions."""
     learning_starts: int = 2_000
     """Transitions before the first update."""
     updates_per_step: int = 8
-    """Updates after a vector step."""
+    """Updates per round of updates."""
     train_every: int = 1
-    """Vector steps from one round of updates to the next."""
+    """Vector steps between two rounds of updates."""
     target_every: int = 1_000
-    """Updates from one copy of the target network to the next."""
+    """Updates between two moves of the target network."""
     tau: float = 1.0
-    """How far the target network is moved then."""
+    """Fraction of the way that the target network moves to the online network."""
     clip: float = 1.0
-    """Largest norm of a gradient; 0: any."""
+    """Maximum norm of the gradient; 0 turns clipping off."""
     epsilon_start: float = 1.0
     epsilon_end: float = 0.01
     epsilon_decay: float = 0.995
-    """ε is multiplied with this after each episode."""
+    """ε is multiplied by this after each episode."""
     kernel: Literal["auto", "torch", "torch-fused", "compile", "numba"] = "auto"
-    """How updates are computed; auto measures and takes the fastest."""
+    """Implementation of the update; auto measures and takes the fastest."""
     device: str = "cpu"
     threads: int = 1
-    """Of torch. Small networks are fastest on one."""
+    """Torch threads. Small networks are fastest with one."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Reject settings that cannot be trained with."""
         require_seed(self)
         require_positive(self, "envs", "lr", "batch", "learning_starts", "updates_per_step", "train_every", "threads")
         require_positive(self, "target_every", "n_step", "atoms")
@@ -125,11 +107,7 @@ class Config:
         require(self.buffer >= least, self, "buffer", f"at least the {least} transitions that the first updates need")
         require(self.clip >= 0, self, "clip", "0 or more")
         require(self.v_min < self.v_max, self, "v_min", f"less than v_max, {self.v_max}")
-        fitting = "cnn" if self.features == "grid" else "mlp"
-        require(self.network == fitting, self, "network", f"{fitting}, for --features {self.features}")
-        require(
-            bool(self.hidden) and min(self.hidden) > 0, self, "hidden", "units of each hidden layer, such as 128 128"
-        )
+        snake.check(self)
 
     @property
     def first_update(self) -> int:
@@ -140,11 +118,11 @@ class Config:
 FAITHFUL = Config(double=False)
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: learns best per minute"),
-    "faithful": (FAITHFUL, "the study's plain DQN, 8 updates a vector step"),
-    "original": (replace(FAITHFUL, updates_per_step=64), "the study's first schedule, 64 updates a vector step"),
+    "faithful": (FAITHFUL, "the study's plain DQN, 8 updates per vector step"),
+    "original": (replace(FAITHFUL, updates_per_step=64), "the study's first schedule, 64 updates per vector step"),
     "careful": (
         replace(FAITHFUL, double=True, n_step=3, lr=3e-4, updates_per_step=64, epsilon_end=0.001),
-        "most out of few episodes: double, 3-step, lr 3e-4, 64 updates a vector step, ε down to .001",
+        "learns most per episode: double, 3-step, lr 3e-4, 64 updates per vector step, ε down to .001",
     ),
     "rainbow": (
         replace(FAITHFUL, double=True, dueling=True, noisy=True, prioritised=True, n_step=3, categorical=True),
@@ -154,23 +132,24 @@ PRESETS: dict[str, tuple[Config, str]] = {
 
 
 class Agent:
-    """A Q network and how it explores."""
+    """A Q network with ε-greedy or noisy exploration."""
 
     def __init__(self, config: Config) -> None:
-        from hotloop.training.learn import DQN
+        from hotloop.training.learn import DQN, QRule
 
         self.config = config
         self.observation_shape, self.actions = snake.spaces(config)
         kernel = "torch" if config.kernel == "auto" else config.kernel
         learner = _learner_config(config, self.observation_shape, self.actions)
-        self.learner = DQN(learner, seed=config.seed, kernel=kernel, device=config.device)
+        rule = QRule(loss=q_loss, move_target=move_target, numba=True)
+        self.learner = DQN(learner, rule, seed=config.seed, kernel=kernel, device=config.device)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the best actions, int64 [N], for observations [N, ...]."""
         return self.learner.greedy(obs)
 
     def explore(self, obs: np.ndarray, episodes: int, rng: np.random.Generator) -> np.ndarray:
-        """Return actions, int64 [N], some of them tried at random."""
+        """Return actions, int64 [N]: the best ones, or random ones with probability ε."""
         return self.learner.act(obs, self.epsilon(episodes), rng)
 
     def epsilon(self, episodes: int) -> float:
@@ -183,7 +162,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Training:
-    """Everything that changes while training: what a checkpoint holds."""
+    """Everything that changes during training."""
 
     config: Config
     env: SnakeVectorEnv
@@ -191,7 +170,7 @@ class Training:
     agent: Agent
     rng: np.random.Generator
     obs: np.ndarray
-    """[N, ...]: what the games show now."""
+    """[N, ...]: current observations."""
     counts: Counts
     episodes: Episodes
     updated: Updated | None = None
@@ -207,11 +186,11 @@ class Training:
         }
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Play greedy games that choose the best checkpoint: of seeds that neither training nor a test has."""
+        """Play greedy games to choose the best checkpoint, on seeds that neither training nor tests use."""
         return snake.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
-        """Return everything that a checkpoint needs."""
+        """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
             "replay": self.replay.state(copy=False),
@@ -221,7 +200,7 @@ class Training:
         return groups, {"rng": self.rng.bit_generator.state}
 
     def restore(self, saved: Saved) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         env = saved.group("env")
         (self.obs,) = take_like(env, obs=self.obs)
         self.env.set_state(env)
@@ -233,7 +212,7 @@ class Training:
 
 
 def collect(training: Training, timed: Laps) -> None:
-    """Play one action in every game and store what came of it."""
+    """Play one action in every game and store the transitions."""
     with timed("act"):
         action = training.agent.explore(training.obs, training.counts.episodes, training.rng)
     with timed("env.step"):
@@ -248,7 +227,7 @@ def collect(training: Training, timed: Laps) -> None:
 
 
 def learn(training: Training, timed: Laps) -> None:
-    """Make a round of updates, if it is time for one."""
+    """Do a round of updates if one is due."""
     config, counts = training.config, training.counts
     vector_steps = counts.env_steps // config.envs
     if len(training.replay) < config.first_update or vector_steps % config.train_every:
@@ -263,20 +242,54 @@ def learn(training: Training, timed: Laps) -> None:
     counts.add(updates=config.updates_per_step)
 
 
+def q_loss(config: DQNConfig, networks: QNetworks, rows: QRows) -> tuple[Tensor, Tensor]:
+    """Return the loss of a batch and the absolute TD error of each row, `[B]`: the reference of all kernels.
+
+    `mean w · huber(Q(s, a) − y)`, `y = r + d · Q⁻(s', argmax_a' Q(s', a'))`, where d is γⁿ, and 0 behind a terminal
+    step. With atoms, the cross entropy with the projected distribution of `r + d · z` replaces both.
+    """
+    import torch
+
+    from hotloop.training.learn.loss_terms import cross_entropy, huber, project, q_target
+
+    output = networks.online(rows.obs)
+    index = torch.arange(len(rows.action), device=rows.action.device)
+    taken = output[index, rows.action]
+    with torch.no_grad():
+        target_output = networks.target(rows.next_obs)
+        chooser_q = networks.values(networks.online(rows.next_obs) if config.double else target_output)
+        if config.shape.atoms > 1:
+            best = target_output[index, chooser_q.argmax(dim=1)].softmax(dim=1)
+            goal = project(best, rows.reward, rows.discount, networks.support)
+        else:
+            goal = q_target(rows.reward, rows.discount, target_output, chooser_q)
+    if config.shape.atoms > 1:
+        loss = cross_entropy(taken, goal)
+        return (rows.weight * loss).mean(), loss.detach()
+    error = taken - goal
+    return (rows.weight * huber(error)).mean(), error.detach().abs()
+
+
+def move_target(config: DQNConfig, target: Tensor, online: Tensor, updates: int) -> None:
+    """Every `target_every` updates, move the target network's weights by τ of the way to the online network's."""
+    if updates % config.target_every == 0:
+        target.lerp_(online, config.tau)
+
+
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit of the options is reached, or Ctrl-C.
+    """Train until a limit in the options is reached, or until Ctrl-C.
 
     Args:
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
+        config: Game and hyperparameters.
+        options: When to stop, and what to write where.
+        recording: The recorder, if the run is recorded.
     """
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     with (
         torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
         TrainingRun("dqn-snake", config, options or Options(), recording) as run,
     ):
         training = prepare(run, agent)
@@ -289,11 +302,9 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
 
 def prepare(run: TrainingRun, agent: Agent) -> Training:
-    """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
-    from hotloop.training.learn import supported_kernels
-
+    """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
     config: Config = run.config
-    supported = supported_kernels(agent.learner.config, agent.learner.device)
+    supported = agent.learner.supported_kernels()
     with learner_compiled_ahead("dqn-snake", config, "hotloop.training.learn.dqn.fused", supported):
         with run.preparing("games"):
             env = snake.make_env(config, config.envs)
@@ -312,7 +323,7 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
 
 
 def make_replay(config: Config, obs: np.ndarray, capacity: int) -> VectorReplay:
-    """Make a replay as the configuration wants it, for observations such as these [N, ...]."""
+    """Make the replay buffer for observations like these, [N, ...]."""
     from hotloop.training.replay import Prioritised, VectorReplay
 
     return VectorReplay(
@@ -327,7 +338,7 @@ def make_replay(config: Config, obs: np.ndarray, capacity: int) -> VectorReplay:
 
 
 def rehearse(config: Config, obs: np.ndarray) -> None:
-    """Compile what the replay needs, in a spare one."""
+    """Compile the replay buffer's kernels, using a small copy."""
     steps = config.n_step + config.batch // config.envs + 1
     spare, rng = make_replay(config, obs, 2 * steps * config.envs), np.random.default_rng(0)
     action, reward, never = np.zeros(len(obs), np.int64), np.zeros(len(obs), np.float32), np.zeros(len(obs), np.bool_)
@@ -351,5 +362,12 @@ def _learner_config(config: Config, observation: tuple[int, ...], actions: int) 
         v_min=config.v_min,
         v_max=config.v_max,
     )
-    names = ("batch", "lr", "double", "clip", "target_every", "tau")
-    return DQNConfig(shape=shape, **{name: getattr(config, name) for name in names})
+    return DQNConfig(
+        shape=shape,
+        batch=config.batch,
+        lr=config.lr,
+        double=config.double,
+        clip=config.clip,
+        target_every=config.target_every,
+        tau=config.tau,
+    )

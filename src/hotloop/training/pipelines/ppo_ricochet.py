@@ -1,8 +1,8 @@
-"""ppo-ricochet: proximal policy optimisation learns to solve boards. An iteration is `collect`, then `learn`.
+"""ppo-ricochet: proximal policy optimisation learns to solve boards. One iteration is `collect`, then `learn`.
 
-An iteration plays T steps on each of N boards with the present policy, then goes over them `epochs` times. With memory
-a minibatch is some boards with all of their steps, without it as many steps of any boards. With `curriculum`, boards
-get harder when most of them are solved.
+An iteration plays T steps on each of N boards with the current policy, then does `epochs` passes over them. If the
+network has memory, a minibatch is some boards with all their steps; otherwise it is random steps of random boards. With
+`curriculum`, boards get harder when most of them are solved.
 """
 
 from __future__ import annotations
@@ -20,66 +20,50 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.state_checks import count_in, take_like
-from hotloop.training.tasks import ricochet
+from hotloop.training.tasks import ricochet, ricochet_setup
 from hotloop.training.tasks.curriculum import Solved
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hotloop.training.envs.ricochet import RicochetVectorEnv
-    from hotloop.training.learn import BoardPPOConfig
+    from hotloop.training.learn import BoardPPO, BoardPPOConfig, Sequences
+    from hotloop.training.learn.ricochet_ppo.image_reader import Reading
     from hotloop.training.learn.ricochet_ppo.learner import BoardUpdated
     from hotloop.training.run.checkpoint import Groups
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
-    from hotloop.training.run.resume import Saved
+    from hotloop.training.run.saved_training import Saved
     from hotloop.training.run.training_run import TrainingRun
 
 POLICY = span("recurrent_policy_forward", Phase.ACT)
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(ricochet.GameOptions):
     """ppo-ricochet. The defaults are the preset `fast`."""
 
     seed: int = 0
-    """Of the network, the boards, exploration and the order of minibatches."""
+    """Seed of the network, the boards, exploration and the order of minibatches."""
     envs: int = 64
-    """Boards played side by side."""
-    size: int = 16
-    """Cells along a side."""
-    robots: int = 4
-    observation: Literal["planes", "stops", "rgb"] = "planes"
-    """What the agent sees: planes of the board, those and where each robot would stop, or a picture of 128×128."""
-    level: int = 0
-    """Of the boards, 0 to 3; with --curriculum the one to begin with."""
-    curriculum: bool = False
-    """Go to the next level when enough boards are solved."""
-    promotion: float = 0.85
-    """Share of the last 100 boards, in the order in which they began, that is enough."""
-    max_steps: int = 20
-    """Steps until an episode is truncated."""
-    eval_steps: int = 10
-    """The same in evaluations."""
-    bank: str = ""
-    """Puzzle bank to draw boards from; "": one of our own, made at the first use."""
-    bank_boards: int = 10_000
-    """Boards of each level in our own."""
+    """Number of boards played in parallel."""
     core: Literal["sweep", "drc", "lstm"] = "sweep"
-    """Sweeps along rows and columns, without memory; convolutional LSTM cells; or NatureCNN and an LSTM (pictures)."""
+    """sweep: sweeps along rows and columns, no memory; drc: convolutional LSTM; lstm: NatureCNN and LSTM (images)."""
     read_planes: bool = False
-    """For images: first read planes from them and use those; otherwise learned detectors read the image."""
+    """For images: predict the planes first and use those; otherwise learned detectors read the image."""
     auxiliary: float = 0.0
-    """Weight of a loss that teaches it to read, by what the environment knows of the boards in training; 0: none."""
+    """Weight of a loss that trains this prediction on the true planes; 0: none."""
     channels: int = 16
     layers: int = 2
-    """Of sweeps, or of cells."""
+    """Layers of sweeps, or of LSTM cells."""
     repeats: int = 1
-    """How often the cells think about a step."""
+    """How many times the LSTM cells are applied per step."""
     hidden: int = 64
-    """Width of the last layer; of the LSTM."""
+    """Width of the last layer, or of the LSTM."""
     rollout: int = 16
-    """Steps of each board in an iteration."""
+    """Steps per board and iteration."""
     boards: int = 16
-    """Boards of a minibatch, with all of their steps; without memory, as many steps of any boards."""
+    """Boards per minibatch, with all their steps; without memory, as many random steps."""
     epochs: int = 3
     lr: float = 2e-3
     gamma: float = 0.99
@@ -88,17 +72,15 @@ class Config:
     entropy: float = 0.01
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
-    """Largest norm of a gradient; 0: any."""
-    precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    """Of the passes in an update; auto: bfloat16 where the device gains by it."""
+    """Maximum norm of the gradient; 0 turns clipping off."""
+    precision: ricochet_setup.Precision = "auto"
+    """Precision of the passes in an update; auto: bfloat16 on GPUs that support it, otherwise float32."""
     kernel: Literal["auto", "torch"] = "auto"
-    """There is one."""
+    """Implementation of the update; there is only one."""
     device: str = "cpu"
-    threads: int = 1
-    """Of torch, and of drawing. Networks this small gain nothing by a second."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Reject settings that cannot be trained with."""
         require_positive(self, "envs", "max_steps", "eval_steps", "bank_boards", "channels", "layers", "repeats")
         require_positive(self, "hidden", "rollout", "boards", "epochs", "lr", "threads", "robots")
         require_share(self, "gamma", "gae_lambda", "promotion")
@@ -119,12 +101,12 @@ FAITHFUL = Config(core="drc", observation="rgb", channels=32, epochs=4, lr=3e-4,
 LSTM = Config(core="lstm", observation="rgb", hidden=256, epochs=4, lr=3e-4)
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: planes, and sweeps along rows and columns"),
-    "rgb": (Config(observation="rgb", read_planes=True, auxiliary=1.0), "the same from pictures that it reads first"),
-    "levels": (Config(layers=4, curriculum=True), "as fast, with four layers, through all levels"),
+    "rgb": (Config(observation="rgb", read_planes=True, auxiliary=1.0), "the same from images: it predicts the planes"),
+    "levels": (Config(layers=4, curriculum=True), "like fast, with four layers, through all levels"),
     "convlstm": (DRC, "convolutional LSTM cells on planes"),
-    "rgb-convlstm": (replace(DRC, observation="rgb"), "the same cells on pictures of 128×128"),
-    "faithful": (FAITHFUL, "the study's numbers: those cells on pictures, 8 boards, 32 channels, 4 epochs"),
-    "lstm": (LSTM, "NatureCNN and an LSTM on pictures, as sb3-contrib's RecurrentPPO has them"),
+    "rgb-convlstm": (replace(DRC, observation="rgb"), "the same cells on images of 128×128"),
+    "faithful": (FAITHFUL, "the study's numbers: those cells on images, 8 boards, 32 channels, 4 epochs"),
+    "lstm": (LSTM, "NatureCNN and an LSTM on images, as in sb3-contrib's RecurrentPPO"),
 }
 OPTIONS = Options(eval_every=50_000, eval_episodes=500, checkpoint_every=200_000)
 
@@ -136,11 +118,13 @@ class Agent:
         from hotloop.training.learn import BoardPPO
 
         self.config = config
-        self.learner = BoardPPO(_learner_config(config), seed=config.seed, device=config.device)
+        self.learner = BoardPPO(
+            ricochet_setup.learner_config(config), board_loss, seed=config.seed, device=config.device
+        )
         shape = self.learner.config.shape
         self.observation_shape = shape.observation
         self.taught: tuple[int, ...] = shape.planes.observation if config.auxiliary else ()
-        """Shape of the planes that it is taught to read; () if it is not."""
+        """Shape of the planes that it is trained to predict; () if it is not."""
 
     def initial_memory(self, boards: int) -> np.ndarray:
         """Return the memory before the first step."""
@@ -157,7 +141,7 @@ class Agent:
 
 
 class Steps(NamedTuple):
-    """What an iteration collects, [T, N, ...] each."""
+    """The rollout of one iteration, [T, N, ...] each."""
 
     obs: np.ndarray
     fresh: np.ndarray
@@ -168,13 +152,13 @@ class Steps(NamedTuple):
     truncated: np.ndarray
     value: np.ndarray
     next_value: np.ndarray
-    """Of the true next observation: of an episode's last where one ended."""
+    """Values of the true next observations: the final ones where an episode ended."""
     planes: np.ndarray | None = None
-    """What the observations show, where it is taught to read."""
+    """True planes of the observations, if the agent is trained to predict them."""
 
     @classmethod
     def empty(cls, rollout: int, obs: np.ndarray, taught: tuple[int, ...] = ()) -> Steps:
-        """Make room for T steps of observations such as these [N, ...], and for the planes that they show."""
+        """Allocate T steps for observations like these, [N, ...], and for their planes."""
         shape = (rollout, len(obs))
         planes = np.empty((*shape, *taught), np.uint8) if taught else None
         real = [np.empty(shape, np.float32) for _ in range(4)]
@@ -186,32 +170,34 @@ class Steps(NamedTuple):
 
 @dataclass(slots=True)
 class Training:
-    """Everything that changes while training: what a checkpoint holds."""
+    """Everything that changes during training."""
 
     config: Config
     env: RicochetVectorEnv
     agent: Agent
     steps: Steps
-    """Filled anew in each iteration; nothing of it outlives one."""
+    """Overwritten in each iteration."""
     rng: np.random.Generator
     obs: np.ndarray
-    """[N, ...]: what the boards show now."""
+    """[N, ...]: current observations."""
     fresh: np.ndarray
-    """[N]: where an episode begins with it."""
+    """[N]: whether an episode starts with the current observation."""
     memory: np.ndarray
-    """[M, N, ...]: what the agent remembers."""
+    """[M, N, ...]: the agent's memory."""
     counts: Counts
     episodes: Episodes
     level: int
     solved: Solved
-    """Of the boards of this level."""
+    """Success rate on the boards of this level."""
     updated: BoardUpdated | None = None
     """Metrics of the last iteration's updates."""
 
     def scalars(self) -> dict[str, float | None]:
         """Return the level and the metrics of the last updates."""
-        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "reading_loss")
-        return {"level": float(self.level)} | {name: getattr(self.updated, name, None) for name in names}
+        from hotloop.training.learn.ricochet_ppo.learner import BoardUpdated
+
+        metrics = dict.fromkeys(BoardUpdated._fields) if self.updated is None else self.updated._asdict()
+        return {"level": float(self.level), **metrics}
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
         """Play held-out boards of the present level greedily.
@@ -227,7 +213,7 @@ class Training:
         return played.summary() | {"eval_score": float(np.mean([played.score.mean(), *scores]))}
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
-        """Return everything that a checkpoint needs."""
+        """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
             "env": self.env.get_state() | {"obs": self.obs, "fresh": self.fresh, "memory": self.memory},
@@ -237,7 +223,7 @@ class Training:
         return groups, {"rng": self.rng.bit_generator.state, "level": self.level}
 
     def restore(self, saved: Saved) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         self.go_to(count_in(saved.meta, "level", high=ricochet.known_levels(self.config.robots)[-1]))
         env = saved.group("env")
         self.obs, self.fresh, self.memory = take_like(env, obs=self.obs, fresh=self.fresh, memory=self.memory)
@@ -249,7 +235,7 @@ class Training:
         self.counts = saved.counts
 
     def go_to(self, level: int) -> None:
-        """Play boards of another level from now on."""
+        """Switch to boards of another level."""
         if level == self.level:
             return
         self.level = level
@@ -262,7 +248,7 @@ class Training:
 
 
 def collect(training: Training, timed: Laps) -> np.ndarray:
-    """Play T steps on every board; return what was remembered before the first."""
+    """Play T steps on every board and store them; return the memory before the first."""
     steps, learner, before = training.steps, training.agent.learner, training.memory
     for t in range(training.config.rollout):
         if steps.planes is not None:
@@ -291,23 +277,21 @@ def collect(training: Training, timed: Laps) -> np.ndarray:
     return before
 
 
-def _last_values(learner: Any, final: np.ndarray, memory: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Values of the last observations of episodes that were truncated."""
+def _last_values(learner: BoardPPO, final: np.ndarray, memory: np.ndarray, which: np.ndarray) -> np.ndarray:
+    """Values of the final observations of truncated episodes."""
     last = np.stack([final[i] for i in np.flatnonzero(which)])
     _, values, _ = learner.evaluate(last, memory[:, which], np.zeros(len(last), np.bool_))
     return values
 
 
 def learn(training: Training, before: np.ndarray, timed: Laps) -> None:
-    """Make the passes over what was collected."""
+    """Compute advantages and do all passes over the rollout."""
     from hotloop.training.learn import Sequences, gae
 
     config, steps = training.config, training.steps
     with timed("advantages", Phase.FORWARD):
-        advantage = gae(
-            steps.reward, steps.value, steps.next_value, steps.terminated, steps.truncated, config.gamma,
-            config.gae_lambda,
-        )  # fmt: skip
+        past = (steps.reward, steps.value, steps.next_value, steps.terminated, steps.truncated)
+        advantage = gae(*past, config.gamma, config.gae_lambda)
         returns = advantage + steps.value
     seen = (steps.obs, steps.fresh, before, steps.action, steps.log_prob)
     rollout = Sequences(*seen, advantage, returns, steps.planes)
@@ -316,8 +300,34 @@ def learn(training: Training, before: np.ndarray, timed: Laps) -> None:
     training.counts.add(updates=config.updates_per_iteration)
 
 
+def board_loss(
+    config: BoardPPOConfig, output: tuple[Tensor, Tensor, Reading | None], part: Sequences[Tensor]
+) -> tuple[Tensor, Tensor]:
+    """Return the loss of a minibatch, and its parts.
+
+    `policy + value_weight · value − entropy weight · entropy`, where `ppo_losses` has the equations, and with
+    `auxiliary` times that weight the loss of reading the planes.
+    """
+    import torch
+
+    from hotloop.training.learn.loss_terms import normalise, ppo_losses
+    from hotloop.training.learn.ricochet_ppo.image_reader import reading_loss
+
+    logits, value, reading = output
+    action, log_prob, advantage, returns = (
+        each.flatten() for each in (part.action, part.log_prob, part.advantage, part.returns)
+    )
+    losses = ppo_losses(logits, value, (action, log_prob, normalise(advantage), returns), config.clip)
+    loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
+    parts: list[Tensor] = [*losses]
+    if config.auxiliary and reading is not None and part.planes is not None:
+        parts.append(reading_loss(reading, part.planes.flatten(0, 1)))
+        loss = loss + config.auxiliary * parts[-1]
+    return loss, torch.stack(parts)
+
+
 def promote(training: Training, run: TrainingRun) -> None:
-    """Go to the next level, if enough of the last 100 boards were solved."""
+    """Move on to the next level if enough of the last 100 boards were solved."""
     solved, last = training.solved.share(), ricochet.known_levels(training.config.robots)[-1]
     enough = solved is not None and solved >= training.config.promotion
     if training.config.curriculum and enough and training.level < last:
@@ -326,20 +336,23 @@ def promote(training: Training, run: TrainingRun) -> None:
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit of the options is reached, or Ctrl-C.
+    """Train until a limit in the options is reached, or until Ctrl-C.
 
     Args:
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
+        config: Game and hyperparameters.
+        options: When to stop, and what to write where.
+        recording: The recorder, if the run is recorded.
     """
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
-    config, options = replace(config, precision=settled(config.precision, config.device)), options or OPTIONS
+    config, options = (
+        replace(config, precision=ricochet_setup.resolve_precision(config.precision, config.device)),
+        options or OPTIONS,
+    )
     with (
         torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
         TrainingRun("ppo-ricochet", config, options, recording) as run,
     ):
         training = prepare(run, agent, evaluates=options.eval_episodes > 0)
@@ -355,17 +368,8 @@ def train(config: Config, options: Options | None = None, recording: Recording |
             training.env.close()
 
 
-def settled(precision: str, device: str) -> Any:
-    """Say which precision "auto" is: a GPU computes several times faster in bfloat16, most CPUs do not."""
-    if precision != "auto":
-        return precision
-    import torch
-
-    return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported() else "float32"
-
-
 def prepare(run: TrainingRun, agent: Agent, evaluates: bool = True) -> Training:
-    """Build everything."""
+    """Build all parts."""
     config: Config = replace(run.config, kernel="torch")
     with run.preparing("bank"):
         ricochet.check_bank(config, evaluates)
@@ -382,18 +386,3 @@ def prepare(run: TrainingRun, agent: Agent, evaluates: bool = True) -> Training:
     if run.checkpoint is not None:
         training.restore(run.checkpoint)
     return training
-
-
-def _learner_config(config: Config) -> BoardPPOConfig:
-    from hotloop.training.envs.ricochet.config import RicochetConfig
-    from hotloop.training.envs.ricochet.vector import observation_space
-    from hotloop.training.learn import BoardPPOConfig, BoardShape
-
-    game = RicochetConfig(size=config.size, robots=config.robots, observation=config.observation)
-    seen = observation_space(game).shape
-    assert seen is not None
-    core = {name: getattr(config, name) for name in ("core", "channels", "layers", "repeats", "hidden", "read_planes")}
-    shape = BoardShape(observation=tuple(seen), actions=game.actions, side=config.size, **core)
-    names = ("boards", "epochs", "lr", "clip", "entropy", "value_weight", "max_grad_norm", "auxiliary")
-    numbers = {name: getattr(config, name) for name in names}
-    return BoardPPOConfig(shape=shape, precision=settled(config.precision, config.device), **numbers)

@@ -1,7 +1,7 @@
-"""ppo-snake: proximal policy optimisation learns Snake from fresh rollouts. One iteration is `collect` and `learn`.
+"""ppo-snake: proximal policy optimisation learns Snake from fresh rollouts. One iteration is `collect`, then `learn`.
 
-An iteration plays T steps in each of N games, estimates advantages, and makes several passes over the T·N steps in
-minibatches. An episode that is truncated bootstraps from the value of its last observation; a terminated one ends.
+An iteration plays T steps in each of N games, estimates advantages, and does several passes over the T·N steps in
+minibatches. A truncated episode bootstraps from the value of its final observation, a terminated one does not.
 """
 
 from __future__ import annotations
@@ -30,69 +30,55 @@ from hotloop.training.tasks import snake
 from hotloop.training.tasks.game import training_seeds
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hotloop.training.envs.snake import SnakeVectorEnv
-    from hotloop.training.learn import Acted, PPOUpdated
+    from hotloop.training.learn import Acted, PPOConfig, PPORows, PPOUpdated
+    from hotloop.training.learn.loss_terms import PPOLosses
+    from hotloop.training.learn.networks import ActorCritic
     from hotloop.training.run.checkpoint import Groups
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
-    from hotloop.training.run.resume import Saved
+    from hotloop.training.run.saved_training import Saved
     from hotloop.training.run.training_run import TrainingRun
 
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(snake.GameOptions):
     """ppo-snake. The defaults are the preset `fast`."""
 
     seed: int = 0
-    """Of the networks, the games and the minibatches."""
+    """Seed of the networks, the games and the order of minibatches."""
     envs: int = 256
-    """Games played side by side."""
-    board: int = 10
-    """Cells along a side."""
+    """Number of games played in parallel."""
     features: snake.Features = "enhanced"
-    """What the agent sees: 10, 13, 18 or 23 numbers, or the board itself."""
-    actions: snake.Actions = "relative"
-    """Three turns relative to the head, or four directions."""
-    max_steps: int = 1000
-    """Steps until an episode is truncated."""
-    tail_free: bool = False
-    """May the head enter the cell that the tail is about to leave?"""
-    reward_food: float = 10.0
     reward_death: float = -100.0
-    reward_step: float = -0.01
-    reward_shaping: float = 0.5
-    """Times the change of distance to the food, over the board's side."""
-    reward_timeout: float = -5.0
-    network: Literal["mlp", "cnn"] = "mlp"
-    """mlp for numbers, cnn for --features grid."""
-    hidden: tuple[int, ...] = (128, 128)
-    """Units of the hidden layers."""
     rollout: int = 64
-    """Steps in each game between updates."""
+    """Steps per game and iteration."""
     epochs: int = 4
-    """Passes over a rollout."""
+    """Passes over each rollout."""
     minibatch: int = 256
-    """Steps of one update."""
+    """Steps per minibatch."""
     gamma: float = 0.998
     gae_lambda: float = 0.97
     policy_lr: float = 3e-4
     value_lr: float = 1e-3
     clip: float = 0.2
-    """How far the probability of an action may move."""
+    """PPO's clip range."""
     entropy: float = 0.01
-    """Weight of the entropy."""
+    """Weight of the entropy bonus."""
     max_grad_norm: float = 0.5
-    """Largest norm of a gradient; 0: any."""
+    """Maximum norm of the gradient; 0 turns clipping off."""
     reward_scale: float = 1.0
-    """Rewards are multiplied with this for the learner, not in what is reported."""
+    """The learner sees rewards times this; reports show unscaled rewards."""
     kernel: Literal["auto", "torch", "numba"] = "auto"
-    """How updates are computed; auto measures and takes the fastest."""
+    """Implementation of the update; auto measures and takes the fastest."""
     device: str = "cpu"
     threads: int = 1
-    """Of torch. Small networks are fastest on one."""
+    """Torch threads. Small networks are fastest with one."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Reject settings that cannot be trained with."""
         require_seed(self)
         require_positive(self, "envs", "rollout", "epochs", "minibatch", "policy_lr", "value_lr", "clip", "threads")
         require_positive(self, "reward_scale")
@@ -100,11 +86,7 @@ class Config:
         require(self.max_grad_norm >= 0, self, "max_grad_norm", "0 or more")
         steps = self.envs * self.rollout
         require(steps % self.minibatch == 0, self, "minibatch", f"a divisor of envs × rollout, {steps}")
-        fitting = "cnn" if self.features == "grid" else "mlp"
-        require(self.network == fitting, self, "network", f"{fitting}, for --features {self.features}")
-        require(
-            bool(self.hidden) and min(self.hidden) > 0, self, "hidden", "units of each hidden layer, such as 128 128"
-        )
+        snake.check(self)
 
     @property
     def updates_per_iteration(self) -> int:
@@ -123,25 +105,37 @@ class Agent:
     """A policy and a value function."""
 
     def __init__(self, config: Config) -> None:
-        from hotloop.training.learn import PPO, PPOConfig
+        from hotloop.training.learn import PPO, PPOConfig, PPORule
 
         self.observation_shape, actions = snake.spaces(config)
-        names = ("hidden", "minibatch", "epochs", "policy_lr", "value_lr", "clip", "entropy", "max_grad_norm")
-        shape = PPOConfig(self.observation_shape, actions, **{name: getattr(config, name) for name in names})
+        learner = PPOConfig(
+            self.observation_shape,
+            actions,
+            hidden=config.hidden,
+            minibatch=config.minibatch,
+            epochs=config.epochs,
+            policy_lr=config.policy_lr,
+            value_lr=config.value_lr,
+            clip=config.clip,
+            entropy=config.entropy,
+            max_grad_norm=config.max_grad_norm,
+        )
         kernel = "torch" if config.kernel == "auto" else config.kernel
-        self.learner = PPO(shape, seed=config.seed, kernel=kernel, device=config.device)
+        self.learner = PPO(
+            learner, PPORule(ppo_loss, numba=True), seed=config.seed, kernel=kernel, device=config.device
+        )
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the likeliest actions, int64 [N], for observations [N, ...]."""
         return self.learner.greedy(obs)
 
     def explore(self, obs: np.ndarray, episodes: int, rng: np.random.Generator) -> Acted:
-        """Return actions drawn from the policy, with their log-probabilities and the values of the observations."""
+        """Sample actions; also return their log-probabilities and the values of the observations."""
         return self.learner.act(obs, rng)
 
 
 class Steps(NamedTuple):
-    """What an iteration collects, [T, N, ...] each."""
+    """The rollout of one iteration, [T, N, ...] each."""
 
     obs: np.ndarray
     action: np.ndarray
@@ -151,11 +145,11 @@ class Steps(NamedTuple):
     truncated: np.ndarray
     value: np.ndarray
     next_value: np.ndarray
-    """Of the true next observation: of an episode's last where one ended."""
+    """Values of the true next observations: the final ones where an episode ended."""
 
     @classmethod
     def empty(cls, rollout: int, obs: np.ndarray) -> Steps:
-        """Make room for T steps of observations such as these [N, ...]."""
+        """Allocate T steps for observations like these, [N, ...]."""
         shape = (rollout, len(obs))
         real = [np.empty(shape, np.float32) for _ in range(4)]
         flags = [np.empty(shape, np.bool_) for _ in range(2)]
@@ -165,16 +159,16 @@ class Steps(NamedTuple):
 
 @dataclass(slots=True)
 class Training:
-    """Everything that changes while training: what a checkpoint holds."""
+    """Everything that changes during training."""
 
     config: Config
     env: SnakeVectorEnv
     agent: Agent
     steps: Steps
-    """Filled anew in each iteration; nothing of it outlives one."""
+    """Overwritten in each iteration."""
     rng: np.random.Generator
     obs: np.ndarray
-    """[N, ...]: what the games show now."""
+    """[N, ...]: current observations."""
     counts: Counts
     episodes: Episodes
     updated: PPOUpdated | None = None
@@ -182,15 +176,16 @@ class Training:
 
     def scalars(self) -> dict[str, float | None]:
         """Return the losses, entropy, divergence and how often the clipping held."""
-        names = ("policy_loss", "value_loss", "entropy", "kl", "clip_fraction")
-        return {name: None if self.updated is None else float(getattr(self.updated, name)) for name in names}
+        from hotloop.training.learn import PPOUpdated
+
+        return dict.fromkeys(PPOUpdated._fields) if self.updated is None else self.updated._asdict()
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Play greedy games that choose the best checkpoint: of seeds that neither training nor a test has."""
+        """Play greedy games to choose the best checkpoint, on seeds that neither training nor tests use."""
         return snake.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
-        """Return everything that a checkpoint needs."""
+        """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
             "env": self.env.get_state() | {"obs": self.obs},
@@ -199,7 +194,7 @@ class Training:
         return groups, {"rng": self.rng.bit_generator.state}
 
     def restore(self, saved: Saved) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         env = saved.group("env")
         (self.obs,) = take_like(env, obs=self.obs)
         self.env.set_state(env)
@@ -210,7 +205,7 @@ class Training:
 
 
 def collect(training: Training, timed: Laps) -> None:
-    """Play T steps in every game."""
+    """Play T steps in every game and store them."""
     steps, learner = training.steps, training.agent.learner
     for t in range(training.config.rollout):
         with timed("act"):
@@ -235,7 +230,7 @@ def collect(training: Training, timed: Laps) -> None:
 
 
 def learn(training: Training, timed: Laps) -> None:
-    """Make the passes over what was collected."""
+    """Compute advantages and do all passes over the rollout."""
     from hotloop.training.learn import Rollout, gae
 
     config, steps = training.config, training.steps
@@ -256,20 +251,33 @@ def learn(training: Training, timed: Laps) -> None:
     training.counts.add(updates=config.updates_per_iteration)
 
 
+def ppo_loss(config: PPOConfig, network: ActorCritic, rows: PPORows) -> tuple[Tensor, PPOLosses]:
+    """Return the loss of a minibatch and its parts: the reference of all kernels.
+
+    `policy + value_weight · value − entropy weight · entropy`; `ppo_losses` has the equations.
+    """
+    from hotloop.training.learn.loss_terms import normalise, ppo_losses
+
+    advantage = normalise(rows.advantage) if config.normalise_advantage else rows.advantage
+    logits, value = network(rows.obs)
+    losses = ppo_losses(logits, value, (rows.action, rows.log_prob, advantage, rows.returns), config.clip)
+    return losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy, losses
+
+
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit of the options is reached, or Ctrl-C.
+    """Train until a limit in the options is reached, or until Ctrl-C.
 
     Args:
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
+        config: Game and hyperparameters.
+        options: When to stop, and what to write where.
+        recording: The recorder, if the run is recorded.
     """
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     with (
         torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
         TrainingRun("ppo-snake", config, options or Options(), recording) as run,
     ):
         training = prepare(run, agent)
@@ -282,11 +290,9 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
 
 def prepare(run: TrainingRun, agent: Agent) -> Training:
-    """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
-    from hotloop.training.learn import supported_ppo_kernels
-
+    """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
     config: Config = run.config
-    supported = supported_ppo_kernels(agent.learner.config, agent.learner.device)
+    supported = agent.learner.supported_kernels()
     with (
         learner_compiled_ahead("ppo-snake", config, "hotloop.training.learn.ppo.fused", supported),
         run.preparing("games"),

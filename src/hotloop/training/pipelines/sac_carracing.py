@@ -1,7 +1,7 @@
-"""sac-carracing: soft actor-critic learns to drive. One training step, from top to bottom, is `collect` and `learn`.
+"""sac-carracing: soft actor-critic learns to drive. One training step is `collect`, then `learn`.
 
-A vector step plays one decision in each of N cars and stores N transitions; then K updates of batch B are made. K a
-vector step is an explicit ratio: `updates_per_step`. A decision is held for `action_repeat` frames of the game.
+A vector step plays one decision in each of N cars and stores N transitions; then `updates_per_step` updates are done. A
+decision lasts for `action_repeat` frames of the game.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.training.run.config_checks import (
     require,
@@ -26,97 +25,81 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.run.warm_up import settle_kernel
-from hotloop.training.tasks import carracing
+from hotloop.training.tasks import carracing, carracing_setup
+from hotloop.training.tasks.frame_stack import FrameStacks
 from hotloop.training.tasks.game import training_seeds
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from hotloop.training.envs.carracing import CarRacingVectorEnv
     from hotloop.training.learn import SACConfig, SACUpdated
     from hotloop.training.replay import FrameReplay, VectorReplay
     from hotloop.training.run.checkpoint import Groups
     from hotloop.training.run.recording import Recording
     from hotloop.training.run.result import Result
-    from hotloop.training.run.resume import Saved
+    from hotloop.training.run.saved_training import Saved
     from hotloop.training.run.training_run import TrainingRun
     from hotloop.training.run.update_report import UpdateReport
 
-KERNELS_STRIDES = ((8, 4), (4, 2), (3, 1))
-"""Kernel and stride of the three convolutions."""
-
 
 @dataclass(frozen=True, slots=True)
-class Config:
+class Config(carracing.GameOptions):
     """sac-carracing. The defaults are the preset `fast`."""
 
     seed: int = 0
-    """Of the networks, the tracks, exploration and sampling."""
+    """Seed of the networks, the tracks, exploration and sampling."""
     envs: int = 4
-    """Cars driven side by side."""
+    """Number of cars driven in parallel."""
     workers: int = 0
-    """Processes over which they are spread; 0: none."""
-    state: Literal["visual", "vector"] = "visual"
-    """What the agent sees: grey pixels, or 36 numbers."""
-    size: int = 64
-    """Pixels along a side: 64, 84 or 96."""
-    stack: int = 3
-    """Frames in an observation."""
-    supersample: int = 2
-    """Samples along the side of a pixel."""
-    indicators: bool = True
-    """Show speed, steering and the like at the lower edge."""
-    action_form: Literal["three", "two"] = "two"
-    """steer, gas and brake; or steer, and gas or brake as one number."""
-    action_repeat: int = 4
-    """Frames for which a decision is held."""
-    max_frames: int = 1000
-    """Frames until an episode is truncated."""
+    """Worker processes that run the cars; 0 runs them in this process."""
     patience: int = 120
-    """In training, an episode also ends after this many frames without a new tile; 0: never."""
+    """In training, truncate an episode after this many frames without a new tile; 0: never."""
     reward_scale: float = 0.1
-    """Rewards are multiplied with this for the learner."""
+    """The learner sees rewards times this; reports show unscaled rewards."""
     channels: tuple[int, ...] = (32, 64, 64)
-    """Of the three convolutions."""
+    """Channels of the three convolutions."""
     hidden: tuple[int, ...] = (256, 256)
-    """Units of the layers behind them."""
+    """Units of the layers behind the convolutions."""
     shared: bool = True
-    """One eye, trained by the critics, for all networks; else each has its own."""
+    """Use one encoder for all networks, trained by the critics; otherwise each network has its own."""
     latent: int = 50
-    """Width of the normalised layer behind the eye; 0: none."""
+    """Width of the normalised layer behind the encoder; 0: none."""
     shift: int = 3
-    """Random shift of training frames, at most this many pixels; 0: none."""
+    """Augmentation: shift training frames at random by up to this many pixels; 0: off."""
     n_step: int = 3
     """Steps of reward before a target bootstraps."""
     gamma: float = 0.99
     lr: float = 3e-4
     tau: float = 0.01
-    """How far the target critics move after each update."""
+    """Fraction of the way that the target critics move to the critics after each update."""
     alpha: float = 0.1
-    """The temperature to begin with; it is learnt."""
+    """Initial temperature; it is learned."""
     batch: int = 64
     buffer: int = 100_000
-    """Transitions that replay holds."""
+    """Capacity of the replay buffer, in transitions."""
     learning_starts: int = 1_000
-    """Decisions, drawn at random, before the first update."""
+    """Random decisions before the first update."""
     updates_per_step: int = 4
-    """Updates after a vector step: with 4 cars, 4 is one a decision."""
+    """Updates per vector step: with 4 cars, 4 is one update per decision."""
     kernel: Literal["auto", "torch", "lean"] = "auto"
-    """How updates are computed; auto measures and takes the faster."""
+    """Implementation of the update; auto measures and takes the faster."""
     channels_last: bool = True
-    """Lay features out with channels last (kernel lean)."""
+    """Use the channels-last memory layout (kernel lean)."""
     batched: bool = False
-    """Compute both critics in one operation a layer (kernel lean)."""
+    """Compute both critics in one operation per layer (kernel lean)."""
     compiled: bool = False
-    """Let torch compile the networks (kernel lean)."""
+    """Compile the networks with torch.compile (kernel lean)."""
     precision: Literal["float32", "bfloat16"] = "float32"
-    """Of the forward passes (kernel lean)."""
+    """Precision of the forward passes (kernel lean)."""
     device: str = "cpu"
     threads: int = 2
-    """Of torch."""
+    """Torch threads."""
     verbose: bool = False
-    """Print the phases of every tenth update."""
+    """Print how long each phase of every tenth update took."""
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be trained."""
+        """Reject settings that cannot be trained with."""
         require_seed(self)
         require_positive(self, "envs", "stack", "action_repeat", "max_frames", "n_step", "reward_scale", "lr", "alpha")
         require_positive(self, "batch", "learning_starts", "updates_per_step", "threads", "tau")
@@ -141,40 +124,72 @@ class Config:
 
 
 FAITHFUL = Config(
-    envs=1, size=96, stack=4, action_repeat=1, patience=0, reward_scale=1.0, hidden=(512,), shared=False, latent=0,
-    shift=0, n_step=1, tau=0.005, alpha=1.0, batch=256, learning_starts=5_000, updates_per_step=1,
-)  # fmt: skip
+    envs=1,
+    size=96,
+    stack=4,
+    action_repeat=1,
+    patience=0,
+    reward_scale=1.0,
+    hidden=(512,),
+    shared=False,
+    latent=0,
+    shift=0,
+    n_step=1,
+    tau=0.005,
+    alpha=1.0,
+    batch=256,
+    learning_starts=5_000,
+    updates_per_step=1,
+)
 VECTOR = Config(
-    state="vector", envs=4, updates_per_step=4, batch=256, shared=False, latent=0, shift=0, tau=0.005, n_step=1,
-    threads=1, buffer=300_000,
-)  # fmt: skip
+    state="vector",
+    envs=4,
+    updates_per_step=4,
+    batch=256,
+    shared=False,
+    latent=0,
+    shift=0,
+    tau=0.005,
+    n_step=1,
+    threads=1,
+    buffer=300_000,
+)
 PRESETS: dict[str, tuple[Config, str]] = {
     "fast": (Config(), "the default: learns best per minute from pixels"),
-    "faithful": (FAITHFUL, "the study's visual SAC: 96×96, five encoders, batch 256, one update a frame"),
-    "vector": (VECTOR, "from 36 numbers instead of pixels"),
+    "faithful": (FAITHFUL, "the study's visual SAC: 96×96, five encoders, batch 256, one update per frame"),
+    "vector": (VECTOR, "from 36 features instead of pixels"),
 }
 
 OPTIONS = Options(eval_every=10_000, eval_episodes=10, checkpoint_every=50_000, keep=1)
-"""Defaults of this pipeline: a decision takes a thousand times longer than in Snake; a buffer of frames is large."""
+"""Defaults of this pipeline: a decision takes a thousand times as long as in Snake, and a buffer of frames is large."""
 
 
 class Agent:
-    """A policy, and the critics that train it."""
+    """The policy and its critics."""
 
     def __init__(self, config: Config) -> None:
-        from hotloop.training.learn import SAC
+        from hotloop.training.learn import SAC, SACRule
 
         self.config = config
         self.observation_shape = carracing.shape_seen(config)
         kernel = "lean" if config.kernel == "auto" else config.kernel
-        self.learner = SAC(_learner_config(config), seed=config.seed, kernel=kernel, device=config.device)
+        rule = SACRule(
+            critic_target=critic_target,
+            critic_loss=critic_loss,
+            actor_loss=actor_loss,
+            temperature_gradient=temperature_gradient,
+            move_target=move_target,
+        )
+        self.learner = SAC(
+            carracing_setup.learner_config(config), rule, seed=config.seed, kernel=kernel, device=config.device
+        )
 
     def act(self, obs: np.ndarray) -> np.ndarray:
         """Return the most likely actions, float32 [N, A], for observations [N, ...]."""
         return self.learner.greedy(obs)
 
     def explore(self, obs: np.ndarray, env_steps: int, rng: np.random.Generator) -> np.ndarray:
-        """Return actions drawn from the policy, or before learning starts from all that there are."""
+        """Sample actions from the policy; before learning starts, uniformly at random."""
         if env_steps < self.config.learning_starts:
             return rng.uniform(-1, 1, (len(obs), carracing.ACTION_SIZE[self.config.action_form])).astype(np.float32)
         return self.learner.act(obs)
@@ -182,7 +197,7 @@ class Agent:
 
 @dataclass(slots=True)
 class Training:
-    """Everything that changes while training: what a checkpoint holds, but for the cars."""
+    """Everything that changes during training."""
 
     config: Config
     env: CarRacingVectorEnv
@@ -190,8 +205,8 @@ class Training:
     agent: Agent
     rng: np.random.Generator
     frames: np.ndarray
-    """[N, ...]: what the cars show now, single frames or numbers."""
-    stacks: carracing.Stacks
+    """[N, ...]: current observations, single frames or features."""
+    stacks: FrameStacks
     counts: Counts
     episodes: Episodes
     report: UpdateReport | None
@@ -202,16 +217,18 @@ class Training:
 
     def scalars(self) -> dict[str, float | None]:
         """Return losses, temperature, entropy and value."""
-        metrics = self.updated
-        names = ("critic_loss", "actor_loss", "alpha", "entropy", "q")
-        return {name: float(np.mean(getattr(metrics, name))) if metrics is not None else None for name in names}
+        from hotloop.training.learn import SACUpdated
+
+        if self.updated is None:
+            return dict.fromkeys(SACUpdated._fields)
+        return {name: float(values.mean()) for name, values in self.updated._asdict().items()}
 
     def evaluate(self, episodes: int) -> dict[str, float | None]:
-        """Drive greedily on tracks that choose the best checkpoint: neither training nor a test has them."""
+        """Drive greedily to choose the best checkpoint, on tracks that neither training nor tests use."""
         return carracing.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
     def state(self) -> tuple[Groups, dict[str, Any]]:
-        """Return everything that a checkpoint needs."""
+        """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
             "replay": self.replay.state(copy=False),
@@ -220,7 +237,7 @@ class Training:
         return groups, {"rng": self.rng.bit_generator.state}
 
     def restore(self, saved: Saved) -> None:
-        """Go on from a checkpoint. Box2D's world cannot be saved: the cars begin new episodes."""
+        """Continue from a checkpoint. Box2D's world cannot be saved, so all cars start new episodes."""
         self.agent.learner.load(saved.group("learner"))
         self.replay.restore(saved.group("replay"))
         self.replay.cut()
@@ -230,12 +247,12 @@ class Training:
         self.counts = saved.counts
         seeds = training_seeds(self.config.seed + self.counts.env_steps, self.config.envs, np.uint32)
         self.frames, _ = self.env.reset(seed=seeds)
-        self.stacks = carracing.Stacks(self.frames, self.config.stack)
+        self.stacks = FrameStacks(self.frames, self.config.stack)
         self.driven = 0
 
 
 def collect(training: Training, timed: Laps) -> None:
-    """Drive every car for one decision and store what came of it."""
+    """Play one decision in every car and store the transitions."""
     config = training.config
     with timed("act"):
         action = training.agent.explore(training.stacks.seen, training.counts.env_steps, training.rng)
@@ -255,7 +272,11 @@ def collect(training: Training, timed: Laps) -> None:
 
 
 def learn(training: Training, timed: Laps) -> None:
-    """Make a round of updates, once there is enough to learn from."""
+    """Do a round of updates, once the replay buffer holds enough.
+
+    Each update computes the critics' targets with actions sampled from the policy, and then updates critics, policy,
+    temperature and target critics, in this order, with the functions below (`learn/sac/torch_kernels.py`).
+    """
     config = training.config
     if training.counts.env_steps < config.first_update:
         return
@@ -270,20 +291,45 @@ def learn(training: Training, timed: Laps) -> None:
     training.counts.add(updates=config.updates_per_step)
 
 
+def critic_target(next_q: Tensor, log_prob: Tensor, reward: Tensor, discount: Tensor, alpha: Tensor) -> Tensor:
+    """Return `r + d · (min_i Q⁻_i(s', a') − α log π(a'|s'))`, `[B]`, with `a' ~ π(s')`; next_q is `[2, B]`."""
+    return reward + discount * (next_q.amin(dim=0) - alpha * log_prob)
+
+
+def critic_loss(q: Tensor, goal: Tensor) -> Tensor:
+    """Return `Σ_i mean (Q_i(s, a) − goal)²`; q is `[2, B]`."""
+    return (q - goal).square().mean(dim=1).sum()
+
+
+def actor_loss(q: Tensor, log_prob: Tensor, alpha: Tensor) -> Tensor:
+    """Return `mean (α log π(a|s) − min_i Q_i(s, a))`, with `a ~ π(s)`; q is `[2, B]`."""
+    return (alpha * log_prob - q.amin(dim=0)).mean()
+
+
+def temperature_gradient(log_prob: Tensor, entropy_goal: float) -> Tensor:
+    """Return the gradient of `−log α · mean(log π + H)` with respect to log α, where H is the entropy to aim for."""
+    return -(log_prob.mean() + entropy_goal)
+
+
+def move_target(config: SACConfig, target: Tensor, online: Tensor) -> None:
+    """Move weights of the target critics by τ of the way to the critics'."""
+    target.lerp_(online, config.tau)
+
+
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit of the options is reached, or Ctrl-C.
+    """Train until a limit in the options is reached, or until Ctrl-C.
 
     Args:
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
+        config: Game and hyperparameters.
+        options: When to stop, and what to write where.
+        recording: The recorder, if the run is recorded.
     """
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
     with (
         torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # refuses what cannot be, before anything is written
+        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
         TrainingRun("sac-carracing", config, options or OPTIONS, recording) as run,
     ):
         training = prepare(run, agent)
@@ -299,15 +345,15 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
 
 def prepare(run: TrainingRun, agent: Agent) -> Training:
-    """Build everything, compile it and, where the configuration leaves it open, choose the kernel."""
+    """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
     config: Config = run.config
     with run.preparing("cars"):
         env = carracing.make_env(config, config.envs, config.workers, config.patience, recorded=True)
         frames, _ = env.reset(seed=training_seeds(config.seed, config.envs, np.uint32))
-        stacks = carracing.Stacks(frames, config.stack)
+        stacks = FrameStacks(frames, config.stack)
     with run.preparing("replay"):
-        replay = make_replay(config, frames, config.buffer)
-        rehearse(config, frames)
+        replay = carracing_setup.make_replay(config, frames, config.buffer)
+        carracing_setup.rehearse(config, frames)
     with run.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, 1))
         agent.learner.greedy(stacks.seen)
@@ -320,48 +366,5 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
     training = Training(config, env, replay, agent, rng, frames, stacks, Counts(), Episodes(config.envs), report)
     if run.checkpoint is not None:
         training.restore(run.checkpoint)
-        run.say("hotloop: the physics of a car cannot be saved: all cars go on with new episodes")
+        run.say("hotloop: the physics of a car cannot be saved: all cars start new episodes")
     return training
-
-
-def make_replay(config: Config, seen: np.ndarray, capacity: int) -> FrameReplay | VectorReplay:
-    """Make a replay for observations such as these, [N, ...]."""
-    from hotloop.training.replay import FrameReplay, VectorReplay
-
-    common: dict[str, Any] = {
-        "action_shape": (carracing.ACTION_SIZE[config.action_form],), "action_dtype": np.float32,
-        "n_step": config.n_step, "gamma": config.gamma,
-    }  # fmt: skip
-    if config.state == "visual":
-        return FrameReplay(capacity, len(seen), seen.shape[1:], config.stack, **common)
-    return VectorReplay(capacity, len(seen), seen.shape[1:], seen.dtype, **common)
-
-
-def rehearse(config: Config, seen: np.ndarray) -> None:
-    """Compile what the replay needs, in a spare one."""
-    steps = 2 * (config.n_step + config.stack)
-    spare = make_replay(config, seen, steps * len(seen))
-    action = np.zeros((len(seen), carracing.ACTION_SIZE[config.action_form]), np.float32)
-    never = np.zeros(len(seen), np.bool_)
-    for _ in range(steps):
-        spare.add(seen, action, action[:, 0], never, never, seen)
-    spare.sample(1, np.random.default_rng(0))
-
-
-def _learner_config(config: Config) -> SACConfig:
-    from hotloop.training.learn import SACConfig, SACShape
-
-    if config.state == "vector" and (config.shared or config.shift or config.latent):
-        raise HotloopError(
-            "--state vector: numbers have no eye; use --preset vector, or --no-shared --shift 0 --latent 0"
-        )
-    shape = SACShape(
-        observation=carracing.shape_seen(config),
-        actions=carracing.ACTION_SIZE[config.action_form],
-        convs=tuple((n, *rest) for n, rest in zip(config.channels, KERNELS_STRIDES, strict=True)),
-        hidden=config.hidden,
-        shared=config.shared,
-        latent=config.latent,
-    )
-    names = ("batch", "lr", "tau", "alpha", "shift", "channels_last", "batched", "compiled", "precision")
-    return SACConfig(shape=shape, **{name: getattr(config, name) for name in names})

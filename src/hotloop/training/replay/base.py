@@ -12,15 +12,15 @@ import numpy as np
 from hotloop.training.replay.ring import Handle, Ring
 from hotloop.training.replay.samplers import Prioritised, make_sampler
 from hotloop.training.replay.state import restore_state, take_state
-from hotloop.training.replay.writers import LaneGroup
+from hotloop.training.replay.writers import StepWriter
 
 
 class Replay:
     """A ring, its lanes as this process writes them, and a sampler."""
 
-    def __init__(self, ring: Ring, lanes: LaneGroup, prioritised: Prioritised | None) -> None:
+    def __init__(self, ring: Ring, writer: StepWriter, prioritised: Prioritised | None) -> None:
         self._ring = ring
-        self._lanes = lanes
+        self._lanes = writer
         self._sampler = make_sampler(ring, prioritised)
 
     def __len__(self) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 from numba import njit
 
 from hotloop.training.replay.kernels import U64, Shape, copy_words, n_step_returns
-from hotloop.training.replay.records import ACTION, FINAL, FLAGS, START
+from hotloop.training.replay.record_layout import ACTION, FINAL, FLAGS, START
 
 
 @njit(cache=True, nogil=True)

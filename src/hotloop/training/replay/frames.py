@@ -18,7 +18,7 @@ from hotloop.training.replay.base import Replay
 from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.frame_kernels import locate
 from hotloop.training.replay.kernels import Shape
-from hotloop.training.replay.records import as_column, record_dtype, words_of
+from hotloop.training.replay.record_layout import as_column, record_dtype, words_of
 from hotloop.training.replay.ring import FRAMES, Layout, ReplayError, Ring, check_returns, guard_of, lane_length
 from hotloop.training.replay.samplers import Prioritised, draw_intact
 from hotloop.training.replay.writers import BYTE, FrameWriter
@@ -36,13 +36,8 @@ class FrameReplay(Replay):
         stack: Frames per observation.
         padding: What fills a stack before the first frame of an episode: "repeat", that frame, as Gymnasium's
             FrameStackObservation does; or "zero".
-        action_shape: Shape of one action; () if discrete.
-        action_dtype: Dtype of actions.
-        n_step: Number of rewards summed before bootstrapping.
-        gamma: Discount per step.
-        prioritised: Options of prioritised sampling; None samples uniformly.
-        storage: "memory", "shared" (several writing processes), or the Path of a new file (may exceed memory).
-        guard: Oldest slots per environment that are not sampled while other processes write; None for a default.
+
+    The other options are those of `VectorReplay`.
     """
 
     def __init__(  # noqa: PLR0913  the options of a replay, all with defaults
@@ -76,7 +71,7 @@ class FrameReplay(Replay):
         shape = Shape(num_envs, length, guard, stack - 1, n_step)
         ring = Ring.make(Layout(record, shape, (field,), tuple(frame_shape), padding == "zero"), storage)
         self._writer = FrameWriter(ring, 0, num_envs)
-        super().__init__(ring, self._writer.lanes, prioritised)
+        super().__init__(ring, self._writer, prioritised)
         self._gatherer = FrameGatherer(ring.block.arrays[FRAMES])
         self._options = (n_step, float(gamma), stack, slots if padding == "zero" else -1)
         self._action = (record.fields or {})["action"][0]

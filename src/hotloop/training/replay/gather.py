@@ -11,7 +11,6 @@ from __future__ import annotations
 import sys
 import threading
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +77,7 @@ class FrameGatherer:
         return out
 
 
-def widest(row_bytes: int) -> np.dtype[Any]:
+def widest(row_bytes: int) -> np.dtype[np.generic]:
     """Return the widest integer type that divides a row: the fewer elements, the faster the copy."""
     return np.dtype(
         next(kind for kind in (np.int64, np.int32, np.int16, np.uint8) if not row_bytes % np.dtype(kind).itemsize)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from hotloop.training.replay.records import ACTION, ENDED, FINAL, FLAGS, REWARD, START, TERMINATED
+from hotloop.training.replay.record_layout import ACTION, ENDED, FINAL, FLAGS, REWARD, START, TERMINATED
 
 U64 = np.uint64
 """Type of indices. Numba checks a signed index for being negative, which takes longer than the access itself."""

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import math
 from itertools import accumulate, chain, count
-from typing import Any
 
 import numpy as np
 
 from hotloop.training.replay.kernels import MAX_DRAWS, Shape
-from hotloop.training.replay.records import ENDED, FINAL, FLAGS, REWARD, START, TERMINATED
+from hotloop.training.replay.record_layout import ENDED, FINAL, FLAGS, REWARD, START, TERMINATED
 from hotloop.training.replay.sum_tree import FAN
 
 Array = np.ndarray
+Arrays = tuple[np.ndarray, ...]
 MASK = (1 << 64) - 1
 
 
@@ -85,7 +85,7 @@ def push(words: Array, staged: Array, heads: Array, first: int, shape: Shape) ->
 
 
 def n_step_returns(
-    words: Array, rewards: Array, shape: Shape, ids: Array, returns: tuple[int, float], out: Any
+    words: Array, rewards: Array, shape: Shape, ids: Array, returns: tuple[int, float], out: Arrays
 ) -> None:
     """See `kernels.n_step_returns`."""
     n, gamma = returns
@@ -108,7 +108,7 @@ def copy_words(words: Array, slots: Array, begin: int, out: Array) -> None:
     out[:] = words[slots, begin : begin + out.shape[1]]
 
 
-def gather(words: Array, rewards: Array, shape: Shape, ids: Array, returns: tuple[int, float], out: Any) -> None:
+def gather(words: Array, rewards: Array, shape: Shape, ids: Array, returns: tuple[int, float], out: Arrays) -> None:
     """See `kernels.gather`."""
     action, obs, next_obs, reward, discount = out
     firsts, lasts = np.empty_like(ids), np.empty_like(ids)
@@ -117,7 +117,7 @@ def gather(words: Array, rewards: Array, shape: Shape, ids: Array, returns: tupl
     action[:], obs[:], next_obs[:] = columns[1][firsts], columns[2][firsts], columns[3][lasts]
 
 
-def push_frames(arrays: Any, shape: Shape, first: int, step: Any, ended: Array, written: Array) -> None:
+def push_frames(arrays: Arrays, shape: Shape, first: int, step: Arrays, ended: Array, written: Array) -> None:
     """See `frame_kernels.push_frames`."""
     frames, words, heads = arrays
     for e, (record, frame, next_frame) in enumerate(zip(*step, strict=True)):
@@ -140,7 +140,9 @@ def trace_stack(words: Array, shape: Shape, slot: int, zero: int, slots: Array) 
         at -= 1
 
 
-def locate(words: Array, rewards: Array, shape: Shape, ids: Array, options: Any, out: Any) -> None:
+def locate(
+    words: Array, rewards: Array, shape: Shape, ids: Array, options: tuple[int, float, int, int], out: Arrays
+) -> None:
     """See `frame_kernels.locate`."""
     action, reward, discount, slots = out
     n, gamma, stack, zero = options
@@ -157,7 +159,7 @@ def locate(words: Array, rewards: Array, shape: Shape, ids: Array, options: Any,
             trace_stack(words, shape, next_slot, zero, row[stack:])
 
 
-def gather_scaled(frames: Array, slots: Array, scale: Any, rows: tuple[int, int], out: Array) -> None:
+def gather_scaled(frames: Array, slots: Array, scale: float, rows: tuple[int, int], out: Array) -> None:
     """See `frame_kernels.gather_scaled`."""
     for i in range(*rows):
         out[i] = frames[slots[i]].astype(np.float32) * np.float32(scale)
@@ -212,7 +214,7 @@ def follow(heads: Array, words: Array, shape: Shape, windows: Array, leaves: Arr
 
 
 def identify(
-    chosen: Array, leaves: Array, shape: Shape, windows: Array, weighing: tuple[float, float], out: Any
+    chosen: Array, leaves: Array, shape: Shape, windows: Array, weighing: tuple[float, float], out: Arrays
 ) -> None:
     """See `prioritised.identify`."""
     ids, weights = out

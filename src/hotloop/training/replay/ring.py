@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hotloop.errors import HotloopError
 from hotloop.training.replay.kernels import Shape
-from hotloop.training.replay.records import WORD_BYTES
+from hotloop.training.replay.record_layout import WORD_BYTES
 from hotloop.training.shared_memory import Block, Field, Where, allocate, attach
 
 SLOTS_PER_STEP = 2
@@ -33,7 +32,7 @@ class ReplayError(HotloopError):
 class Layout:
     """The arrays of a ring: all that another process needs to map them. Picklable."""
 
-    record: np.dtype[Any]
+    record: np.dtype[np.void]
     shape: Shape
     extra: tuple[Field, ...] = ()
     """Further arrays beside the records, such as frames."""
@@ -162,7 +161,7 @@ def check_lanes(shape: Shape, first: int, count: int) -> None:
         )
 
 
-def mismatch(name: str, value: np.ndarray, dtype: np.dtype[Any], shape: tuple[int, ...]) -> ReplayError:
+def mismatch(name: str, value: np.ndarray, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> ReplayError:
     """Return the error for an array whose shape or dtype differs from the replay's."""
     return ReplayError(
         f"{name} is {value.dtype} {list(value.shape)} where this replay keeps {dtype} {list(shape)}: "

@@ -71,7 +71,7 @@ def draw_intact(
 ) -> Batch[np.ndarray]:
     """Gather a batch with a seed from `rng`; repeat if another process overwrote any of it in the meantime."""
     if batch < 1:
-        raise ReplayError(f"cannot sample {batch} transitions: ask for one or more")
+        raise ReplayError(f"cannot sample {batch} transitions: sample one or more")
     for _ in range(MAX_TRIES):
         found = gather(int(rng.bit_generator.random_raw()) >> 1)
         if not ring.overtaken(found.index):

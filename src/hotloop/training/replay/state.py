@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-from hotloop.training.replay.records import FLAG_BITS
+from hotloop.training.replay.record_layout import FLAG_BITS
 from hotloop.training.replay.ring import ReplayError, Ring
 from hotloop.training.replay.samplers import Sampler
-from hotloop.training.replay.writers import LaneGroup
+from hotloop.training.replay.writers import StepWriter
 from hotloop.training.state_checks import MOST, require_values
 
 
-def take_state(ring: Ring, lanes: LaneGroup, sampler: Sampler, copy: bool) -> dict[str, np.ndarray]:
+def take_state(ring: Ring, lanes: StepWriter, sampler: Sampler, copy: bool) -> dict[str, np.ndarray]:
     """Return the state of a replay: heads, the slots written in any lane, and the state of sampler and writer."""
     # Copied in any case: other processes may keep writing beyond these heads.
     heads = ring.heads.copy()
@@ -26,7 +25,7 @@ def take_state(ring: Ring, lanes: LaneGroup, sampler: Sampler, copy: bool) -> di
 
 
 def restore_state(
-    ring: Ring, lanes: LaneGroup, sampler: Sampler, state: Mapping[str, np.ndarray], actions: int | None
+    ring: Ring, lanes: StepWriter, sampler: Sampler, state: Mapping[str, np.ndarray], actions: int | None
 ) -> None:
     """Restore a state. An invalid one, or one of another shape, is rejected before anything is changed.
 
@@ -55,7 +54,7 @@ def restore_state(
     ring.heads[:] = state["heads"]
 
 
-def _check_records(record: np.dtype[Any], words: np.ndarray, actions: int | None) -> None:
+def _check_records(record: np.dtype[np.void], words: np.ndarray, actions: int | None) -> None:
     """Reject records with unknown flags, actions out of range, or numbers that are not finite."""
     rows = np.ascontiguousarray(words).view(record)
     require_values(rows["flags"], "flags", high=FLAG_BITS)

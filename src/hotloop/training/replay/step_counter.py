@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hotloop.training.replay.records import FINAL
+from hotloop.training.replay.record_layout import FINAL
 from hotloop.training.replay.ring import Ring
 
 
@@ -20,11 +20,7 @@ class NewSteps(NamedTuple):
 
 
 class StepCounter:
-    """Counts from the heads and records of the lanes alone, so it works with any number of writing processes.
-
-    Args:
-        ring: Ring of the replay that this process samples.
-    """
+    """Counts from the heads and records of the lanes alone, so it works with any number of writing processes."""
 
     def __init__(self, ring: Ring) -> None:
         self._ring = ring

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from hotloop.training.replay.base import Replay
 from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.kernels import Shape, gather
-from hotloop.training.replay.records import as_column, record_dtype, words_of
+from hotloop.training.replay.record_layout import as_column, record_dtype, words_of
 from hotloop.training.replay.ring import Layout, Ring, check_returns, guard_of, lane_length
 from hotloop.training.replay.samplers import Prioritised, draw_intact
 from hotloop.training.replay.writers import VectorWriter
@@ -60,7 +60,7 @@ class VectorReplay(Replay):
         )
         ring = Ring.make(Layout(record, Shape(num_envs, length, guard, 0, n_step - 1)), storage)
         self._writer = VectorWriter(ring, 0, num_envs)
-        super().__init__(ring, self._writer.lanes, prioritised)
+        super().__init__(ring, self._writer, prioritised)
         self._returns = (n_step, float(gamma))
         columns = record.fields or {}
         self._action, self._obs = columns["action"][0], columns["obs"][0]

@@ -10,14 +10,14 @@ Readers rely on the order of these stores. x86 and other strongly ordered machin
 
 from __future__ import annotations
 
-from typing import SupportsFloat
+from typing import Self, SupportsFloat
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from hotloop.training.replay.frame_kernels import push_frames
 from hotloop.training.replay.kernels import push
-from hotloop.training.replay.records import FINAL, START, TERMINATED, TRUNCATED
+from hotloop.training.replay.record_layout import FINAL, START, TERMINATED, TRUNCATED
 from hotloop.training.replay.ring import FRAMES, Handle, ReplayError, Ring, check_lanes, mismatch
 
 BYTE = np.dtype(np.uint8)
@@ -25,8 +25,8 @@ STACK_FRAGMENTS = 8
 """How many fragments of frames a `LaneWriter` has room for before it moves the newest back to the beginning."""
 
 
-class LaneGroup:
-    """The `count` lanes starting at `first`: one step of each is staged, then all are published at once."""
+class StepWriter:
+    """Writes the `count` lanes starting at `first`: one step of each is staged, then all are published at once."""
 
     def __init__(self, ring: Ring, first: int, count: int) -> None:
         check_lanes(ring.shape, first, count)
@@ -39,6 +39,11 @@ class LaneGroup:
         """uint32 [E, W]: the records of the staged step."""
         self._columns = {name: staged[name] for name in staged.dtype.names or ()}
         self.heads = ring.heads[first : first + count]
+
+    @classmethod
+    def attach(cls, handle: Handle) -> Self:
+        """Write into the replay of another process; see `Replay.handle`."""
+        return cls(Ring.attach(handle), handle.first, handle.count)
 
     def stage(self, action: ArrayLike, reward: ArrayLike, terminated: ArrayLike, truncated: ArrayLike) -> np.ndarray:
         """Check and stage the columns that every replay has; return which episodes ended, bool [E]."""
@@ -75,16 +80,8 @@ class LaneGroup:
         self.fresh[:] = True
 
 
-class VectorWriter:
+class VectorWriter(StepWriter):
     """Adds steps of some environments to a `VectorReplay`, from the process that runs them."""
-
-    def __init__(self, ring: Ring, first: int, count: int) -> None:
-        self.lanes = LaneGroup(ring, first, count)
-
-    @classmethod
-    def attach(cls, handle: Handle) -> VectorWriter:
-        """Write into the replay of another process; see `VectorReplay.handle`."""
-        return cls(Ring.attach(handle), handle.first, handle.count)
 
     def add(
         self,
@@ -96,31 +93,22 @@ class VectorWriter:
         next_obs: ArrayLike,
     ) -> None:
         """Add one step of each environment; see `VectorReplay.add`."""
-        lanes = self.lanes
-        ended = lanes.stage(action, reward, terminated, truncated)
-        lanes.put("obs", obs)
-        lanes.put("next_obs", next_obs)
-        push(lanes.ring.words, lanes.staged_words, lanes.ring.heads, lanes.first, lanes.ring.shape)
-        lanes.publish(1, ended)
-
-    def cut(self) -> None:
-        """Start a new episode with the next step although the last one did not end, as after a restart."""
-        self.lanes.cut()
+        ring = self.ring
+        ended = self.stage(action, reward, terminated, truncated)
+        self.put("obs", obs)
+        self.put("next_obs", next_obs)
+        push(ring.words, self.staged_words, ring.heads, self.first, ring.shape)
+        self.publish(1, ended)
 
 
-class FrameWriter:
+class FrameWriter(StepWriter):
     """Adds steps of some environments to a `FrameReplay`, from the process that runs them. Does not need torch."""
 
     def __init__(self, ring: Ring, first: int, count: int) -> None:
-        self.lanes = LaneGroup(ring, first, count)
+        super().__init__(ring, first, count)
         self._frames = ring.block.arrays[FRAMES]
         self._frame_shape = ring.layout.item_shape
         self._written = np.empty(count, np.int64)
-
-    @classmethod
-    def attach(cls, handle: Handle) -> FrameWriter:
-        """Write into the replay of another process; see `FrameReplay.handle`."""
-        return cls(Ring.attach(handle), handle.first, handle.count)
 
     def add(
         self,
@@ -132,22 +120,18 @@ class FrameWriter:
         next_frame: ArrayLike,
     ) -> None:
         """Add one step of each environment; see `FrameReplay.add`."""
-        lanes, ring = self.lanes, self.lanes.ring
-        ended = lanes.stage(action, reward, terminated, truncated)
-        step = (lanes.staged_words, self._flat("frame", frame), self._flat("next_frame", next_frame))
-        push_frames((self._frames, ring.words, ring.heads), ring.shape, lanes.first, step, ended, self._written)
-        lanes.publish(self._written, ended)
-
-    def cut(self) -> None:
-        """Start a new episode with the next step although the last one did not end, as after a restart."""
-        self.lanes.cut()
+        ring = self.ring
+        ended = self.stage(action, reward, terminated, truncated)
+        step = (self.staged_words, self._flat("frame", frame), self._flat("next_frame", next_frame))
+        push_frames((self._frames, ring.words, ring.heads), ring.shape, self.first, step, ended, self._written)
+        self.publish(self._written, ended)
 
     def _flat(self, name: str, frames: ArrayLike) -> np.ndarray:
         frames = np.asarray(frames)
-        shape = (self.lanes.count, *self._frame_shape)
+        shape = (self.count, *self._frame_shape)
         if frames.shape != shape or frames.dtype != BYTE:
             raise mismatch(name, frames, BYTE, shape)
-        return np.ascontiguousarray(frames).reshape(self.lanes.count, -1)
+        return np.ascontiguousarray(frames).reshape(self.count, -1)
 
 
 class LaneWriter:

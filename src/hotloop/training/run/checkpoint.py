@@ -13,9 +13,9 @@ import shutil
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from hotloop.files import resolved
+from hotloop.json_types import Json
 from hotloop.training.run.checkpoint_files import (
     META,
     CheckpointUnreadable,
@@ -30,7 +30,7 @@ FOLDER = "checkpoints"
 BEST = "best"
 STEP = "step-"
 UNFINISHED, REPLACED, REMOVING = ".unfinished-", ".replaced-", ".removing-"
-"""Before the name of a checkpoint: it is being written; it is about to be replaced; it is being removed."""
+"""Prefixes of a checkpoint that is being written, replaced or removed."""
 NO_LINKS = (errno.EXDEV, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -39,31 +39,31 @@ class Checkpoint:
     """A checkpoint that was read."""
 
     path: Path
-    meta: Mapping[str, Any]
-    """What the pipeline put in."""
+    meta: Mapping[str, Json]
+    """JSON values of the run and its pipeline."""
     groups: Groups
     """Arrays by group and name."""
 
 
-def write(path: Path, groups: Groups, meta: Mapping[str, Any]) -> None:
+def write(path: Path, groups: Groups, meta: Mapping[str, Json]) -> None:
     """Write a checkpoint completely, or not at all.
 
     Args:
-        path: The directory to make; one that exists is replaced.
+        path: The directory to create; an existing one is replaced.
         groups: Arrays by group and name.
-        meta: What JSON can hold: configuration, counters, states of random generators.
+        meta: JSON values: configuration, counters, states of random generators.
 
     Raises:
-        OSError: It could not be written. Nothing of it is left, and the one that it would have replaced is still there.
+        OSError: It could not be written. Nothing of it remains, and an existing checkpoint is unchanged.
     """
     _make(path, lambda folder: write_files(folder, groups, meta))
 
 
 def bring(source: Path, path: Path) -> None:
-    """Let a checkpoint have a second directory. Its files are linked, or copied where that is not possible.
+    """Copy a checkpoint to another directory. Files are hard-linked where possible.
 
     Raises:
-        OSError: It could not be written; nothing of it is left.
+        OSError: It could not be written; nothing of it remains.
         CheckpointUnreadable: The source is not a checkpoint.
     """
     names = [META, *read_description(source)[0]]
@@ -85,11 +85,11 @@ def read(path: Path, only: Collection[str] | None = None) -> Checkpoint:
     """Read a checkpoint and check that it is complete and undamaged.
 
     Args:
-        path: A checkpoint's directory.
-        only: The groups to read; all if not given.
+        path: Directory of the checkpoint.
+        only: The groups to read; None for all.
 
     Raises:
-        CheckpointUnreadable: It is not there, is damaged, or is of a newer format.
+        CheckpointUnreadable: It does not exist, is damaged, or has a newer format.
     """
     digests, meta = read_description(path)
     wanted = {name: digest for name, digest in digests.items() if only is None or _group(name) in only}
@@ -102,13 +102,13 @@ def step_path(run: Path, env_steps: int) -> Path:
 
 
 def step_of(path: Path) -> int | None:
-    """Return the environment steps in a checkpoint's name; None if it has none."""
+    """Return the environment steps in the name of a checkpoint; None if there are none."""
     number = path.name.removeprefix(REPLACED).removeprefix(STEP)
     return int(number) if number.isdecimal() else None
 
 
 def mark_best(checkpoint: Path) -> None:
-    """Let `best` beside a checkpoint point to it, in one move."""
+    """Make the link `best` point to a checkpoint, atomically."""
     link = checkpoint.parent / f"{UNFINISHED}{BEST}"
     link.unlink(missing_ok=True)
     link.symlink_to(checkpoint.name, target_is_directory=True)
@@ -116,10 +116,10 @@ def mark_best(checkpoint: Path) -> None:
 
 
 def keep_last(run: Path, most: int) -> None:
-    """Remove a run's older checkpoints, but never its best.
+    """Remove the older checkpoints of a run, but never the best one.
 
     Raises:
-        OSError: One cannot be removed, or it is unknown which is the best.
+        OSError: One cannot be removed, or it is unknown which one is the best.
     """
     folder = run / FOLDER
     best = resolved(folder / BEST)
@@ -129,11 +129,7 @@ def keep_last(run: Path, most: int) -> None:
 
 
 def check_best(folder: Path) -> None:
-    """Refuse a folder of checkpoints whose `best` leads nowhere, before a training takes it along.
-
-    Raises:
-        CheckpointUnreadable: Its links lead in a circle.
-    """
+    """Reject a folder of checkpoints whose link `best` leads in a circle."""
     try:
         resolved(folder / BEST)
     except OSError as error:
@@ -142,11 +138,11 @@ def check_best(folder: Path) -> None:
 
 
 def find(path: Path, best: bool = False) -> Path:
-    """Return the checkpoint that a user means.
+    """Return the directory of a checkpoint.
 
     Args:
-        path: A checkpoint's directory, or a file in it, or a run directory.
-        best: Of a run directory take the best, not the last, if it has one.
+        path: That directory, a file in it, or a run directory.
+        best: Return the best checkpoint of a run directory, if it has one, not the last.
     """
     named = _present(path.parent if path.is_file() else path)
     if named is not None:
@@ -168,7 +164,7 @@ def _group(file: str) -> str:
 
 
 def _present(path: Path) -> Path | None:
-    """Return a checkpoint's directory, or that of the old one if a kill came while it was being replaced."""
+    """Return the directory of a checkpoint, or of the old one if a process was killed while replacing it."""
     if (path / META).exists():
         return path
     target = path.parent / os.readlink(path) if path.is_symlink() else path
@@ -177,7 +173,7 @@ def _present(path: Path) -> Path | None:
 
 
 def _steps(folder: Path) -> list[Path]:
-    """Return the checkpoints of a run, in the order of their steps."""
+    """Return the checkpoints of a run, ordered by their steps."""
     names = {
         each.name.removeprefix(REPLACED) for each in (*folder.glob(f"{STEP}*"), *folder.glob(f"{REPLACED}{STEP}*"))
     }
@@ -187,7 +183,7 @@ def _steps(folder: Path) -> list[Path]:
 
 
 def _make(path: Path, fill: Callable[[Path], None]) -> None:
-    """Let `fill` write a directory under a passing name, then put it in its place."""
+    """Let `fill` write a directory under a temporary name, then rename it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     _tidy(path)
     making = path.with_name(f"{UNFINISHED}{path.name}")
@@ -201,7 +197,7 @@ def _make(path: Path, fill: Callable[[Path], None]) -> None:
 
 
 def _put(making: Path, path: Path) -> None:
-    """Move a complete directory to its place. Killed in between, `_present` finds the old one."""
+    """Rename a complete directory to `path`. If killed in between, `_present` finds the old one."""
     aside = path.with_name(f"{REPLACED}{path.name}")
     replaces = path.exists()
     if replaces:
@@ -218,7 +214,7 @@ def _put(making: Path, path: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a checkpoint. If this is interrupted, what is left is no longer taken for a checkpoint."""
+    """Remove a checkpoint. If interrupted, the remains no longer count as a checkpoint."""
     going = path.with_name(f"{REMOVING}{path.name.removeprefix(REPLACED)}")
     shutil.rmtree(going, ignore_errors=True)
     path.rename(going)
@@ -226,7 +222,7 @@ def _remove(path: Path) -> None:
 
 
 def _tidy(path: Path) -> None:
-    """Remove what killed processes left in a run, or of this one checkpoint elsewhere."""
+    """Remove what killed processes left behind in a run, or elsewhere of this checkpoint."""
     for prefix in (UNFINISHED, REMOVING, REPLACED):
         for each in path.parent.glob(f"{prefix}*"):
             name = each.name.removeprefix(prefix)

@@ -1,8 +1,8 @@
 """The files of one checkpoint: `checkpoint.json`, and one `<group>.safetensors` for each group of arrays.
 
 The JSON holds a SHA-256 of each array file and one of its own content, so damage to any of them is detected. A digest
-does not make a file trustworthy: whoever crafts one can compute it too. So only regular files with plain names are
-read, and the JSON is limited in size, depth and the size of its numbers.
+does not make a file trustworthy: an attacker can compute it too. So only regular files with plain names are read, and
+the JSON is limited in size, depth and the size of its numbers.
 """
 
 from __future__ import annotations
@@ -15,13 +15,17 @@ import re
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import numpy as np
 import psutil
 
 from hotloop.errors import HotloopError
 from hotloop.files import UnfitFile, open_regular
+from hotloop.json_types import Json
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 FORMAT = 2
 UNSIGNED_FORMAT = 1
@@ -33,22 +37,19 @@ DIGEST = re.compile(r"[0-9a-f]{64}")
 MOST_META_BYTES = 16 << 20
 DEEPEST = 16
 MOST_BITS = 128
-"""Of a whole number: the state of a random generator has this many."""
+"""Bits of an integer: the state of a random generator has this many."""
 CHUNK_BYTES = 8 << 20
 ALIGN = 8
-TYPES = {
-    np.dtype(kind): name
-    for kind, name in (
-        (np.bool_, "BOOL"), (np.uint8, "U8"), (np.int8, "I8"), (np.uint16, "U16"), (np.int16, "I16"),
-        (np.uint32, "U32"), (np.int32, "I32"), (np.uint64, "U64"), (np.int64, "I64"),
-        (np.float16, "F16"), (np.float32, "F32"), (np.float64, "F64"),
-    )
-}  # fmt: skip
-"""Names of the types in the safetensors format."""
-KINDS = {name: kind for kind, name in TYPES.items()}
+DTYPES = {"BOOL": np.dtype(np.bool_)} | {
+    f"{kind}{8 * size}": np.dtype(f"{kind.lower()}{size}")
+    for kind, sizes in (("U", (1, 2, 4, 8)), ("I", (1, 2, 4, 8)), ("F", (2, 4, 8)))
+    for size in sizes
+}
+"""Dtypes by their names in the safetensors format, such as U8 and F32."""
+DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 MOST_DIMENSIONS = 32
 LENGTH_BYTES = 8
-"""At the start of a safetensors file: how long its header is."""
+"""Size of the length of the header, at the start of a safetensors file."""
 
 Arrays = Mapping[str, np.ndarray]
 Groups = Mapping[str, Arrays]
@@ -58,7 +59,7 @@ class CheckpointUnreadable(HotloopError):
     """There is no checkpoint, it is damaged, or another version or pipeline wrote it."""
 
 
-def write_files(folder: Path, groups: Groups, meta: Mapping[str, Any]) -> None:
+def write_files(folder: Path, groups: Groups, meta: Mapping[str, Json]) -> None:
     """Write all files of a checkpoint into an empty directory and flush them to the disk.
 
     Raises:
@@ -72,11 +73,11 @@ def write_files(folder: Path, groups: Groups, meta: Mapping[str, Any]) -> None:
     flush_directory(folder)
 
 
-def read_description(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
-    """Return the digests of the array files by name, and what the writer of the checkpoint put in.
+def read_description(folder: Path) -> tuple[dict[str, str], Mapping[str, Json]]:
+    """Return the digests of the array files by name, and the JSON values of the run.
 
     Raises:
-        CheckpointUnreadable: It is not a checkpoint, is damaged, or is of a newer format.
+        CheckpointUnreadable: It is not a checkpoint, is damaged, or has a newer format.
     """
     file = folder / META
     if not file.exists():
@@ -85,21 +86,20 @@ def read_description(folder: Path) -> tuple[dict[str, str], dict[str, Any]]:
         raw = stream.read(MOST_META_BYTES + 1)
     try:
         outer = _parse(raw)
-        written, digests, meta = outer["format"], outer["digests"], outer["meta"]
+        written, _, _ = outer["format"], outer["digests"], outer["meta"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = f"no {error}" if isinstance(error, KeyError) else error
         raise CheckpointUnreadable(f"{file} is damaged ({reason}): use another checkpoint") from error
     if written not in (UNSIGNED_FORMAT, FORMAT) or isinstance(written, bool):
         raise CheckpointUnreadable(f"{folder} has format {written!r}, this hotloop reads {FORMAT}: upgrade hotloop")
-    _check_outer(file, outer)
-    return digests, meta
+    return _check_outer(file, outer)
 
 
 def read_arrays(file: Path, digest: str) -> dict[str, np.ndarray]:
-    """Return the arrays of a file whose digest is known, by name.
+    """Return the arrays of a file by name.
 
     Raises:
-        CheckpointUnreadable: It is not there, or is damaged.
+        CheckpointUnreadable: It does not exist, is damaged, or has another digest.
     """
     with _open(file) as stream:
         size, most = os.fstat(stream.fileno()).st_size, psutil.virtual_memory().total
@@ -115,9 +115,9 @@ def read_arrays(file: Path, digest: str) -> dict[str, np.ndarray]:
 
 
 def _map_arrays(stream: BinaryIO, size: int) -> dict[str, np.ndarray]:
-    """Return the arrays of an open safetensors file. They may be written to; the file stays as it is.
+    """Return the arrays of an open safetensors file. They are writable; this does not change the file.
 
-    They are mapped, not loaded: an array takes memory when it is read, after its shape was found to be as expected.
+    They are mapped, not loaded: an array takes memory only when it is read, after its shape was checked.
     """
     stream.seek(0)
     length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
@@ -132,7 +132,7 @@ def _map_arrays(stream: BinaryIO, size: int) -> dict[str, np.ndarray]:
     data = np.memmap(stream, np.uint8, "c").view(np.ndarray)[begin:]
     found, end = {}, 0
     for name, entry in sorted(header.items(), key=lambda each: tuple(each[1]["data_offsets"])):
-        dtype, shape, (first, last) = KINDS[entry["dtype"]], entry["shape"], entry["data_offsets"]
+        dtype, shape, (first, last) = DTYPES[entry["dtype"]], entry["shape"], entry["data_offsets"]
         counts = (first, last, *shape)
         if len(counts) > MOST_DIMENSIONS or not all(type(each) is int and 0 <= each <= size for each in counts):
             raise ValueError(f"the shape or place of {name!r}")
@@ -147,7 +147,7 @@ def _map_arrays(stream: BinaryIO, size: int) -> dict[str, np.ndarray]:
 
 
 def flush_directory(path: Path) -> None:
-    """Wait until the disk has the entries of a directory: a rename is only as lasting as these."""
+    """Flush the entries of a directory to the disk, so that a rename survives a crash."""
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
@@ -155,8 +155,8 @@ def flush_directory(path: Path) -> None:
         os.close(handle)
 
 
-def _check_outer(file: Path, outer: dict[str, Any]) -> None:
-    """Check the digest of the JSON, and that it names nothing but files beside it."""
+def _check_outer(file: Path, outer: dict[str, Json]) -> tuple[dict[str, str], Mapping[str, Json]]:
+    """Return digests and meta. Check the digest of the JSON, and that it names only files in the same folder."""
     digests, meta = outer["digests"], outer["meta"]
     body = {name: value for name, value in outer.items() if name != "digest"}
     signed = outer["format"] != UNSIGNED_FORMAT or "digest" in outer
@@ -164,12 +164,15 @@ def _check_outer(file: Path, outer: dict[str, Any]) -> None:
         raise CheckpointUnreadable(f"{file} is damaged (its digest does not match): use another checkpoint")
     if not isinstance(digests, dict) or not isinstance(meta, dict):
         raise CheckpointUnreadable(f"{file} is damaged (digests and meta must be objects): use another checkpoint")
+    found: dict[str, str] = {}
     for name, digest in digests.items():
         if not GROUP_FILE.fullmatch(name) or not isinstance(digest, str) or not DIGEST.fullmatch(digest):
             raise CheckpointUnreadable(f"{file} is damaged (wrong file or digest {name!r}): use another checkpoint")
+        found[name] = digest
+    return found, meta
 
 
-def _parse(raw: bytes) -> dict[str, Any]:
+def _parse(raw: bytes) -> dict[str, Json]:
     if len(raw) > MOST_META_BYTES:
         raise ValueError(f"more than {MOST_META_BYTES:,} bytes")
     outer = json.loads(raw.decode("utf-8"))
@@ -179,8 +182,8 @@ def _parse(raw: bytes) -> dict[str, Any]:
     return outer
 
 
-def _check_values(value: Any, depth: int) -> None:
-    """Refuse what no checkpoint holds and what code behind this would stumble over."""
+def _check_values(value: Json, depth: int) -> None:
+    """Reject values that no checkpoint has and that later code does not expect."""
     if depth > DEEPEST:
         raise ValueError(f"nested more than {DEEPEST} deep")
     if isinstance(value, dict | list):
@@ -192,8 +195,8 @@ def _check_values(value: Any, depth: int) -> None:
         raise ValueError(f"a number of more than {MOST_BITS} bits")
 
 
-def _digest_of(outer: Mapping[str, Any]) -> str:
-    """Return the SHA-256 of JSON values, however they are laid out as text."""
+def _digest_of(outer: Mapping[str, Json]) -> str:
+    """Return the SHA-256 of JSON values, independent of their formatting."""
     text = json.dumps(outer, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
@@ -201,13 +204,13 @@ def _digest_of(outer: Mapping[str, Any]) -> str:
 def _write_arrays(file: Path, arrays: Arrays) -> str:
     """Write arrays in the safetensors format; return the SHA-256 of the file.
 
-    The library's own writer copies all arrays first, hides the system's error number, and sets another file mode.
+    The safetensors library would copy all arrays first, hide the system's error number, and set another file mode.
     """
     ordered = sorted(((key, np.asarray(each)) for key, each in arrays.items()), key=lambda e: (-e[1].itemsize, e[0]))
     header, begin = {}, 0
     for key, array in ordered:
         end = begin + array.nbytes
-        header[key] = {"dtype": TYPES[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
+        header[key] = {"dtype": DTYPE_NAMES[array.dtype], "shape": list(array.shape), "data_offsets": [begin, end]}
         begin = end
     head = json.dumps(header, separators=(",", ":")).encode()
     head += b" " * (-len(head) % ALIGN)
@@ -215,17 +218,17 @@ def _write_arrays(file: Path, arrays: Arrays) -> str:
     with file.open("xb") as stream:
         _append(stream, digest, len(head).to_bytes(LENGTH_BYTES, "little") + head)
         for _, array in ordered:
-            # A part of a larger array is copied row by row, not as a whole: it may be a replay of gigabytes.
+            # A non-contiguous array is copied row by row: it may be a replay of gigabytes.
             for part in [array] if array.flags.c_contiguous else array:
                 plain = np.ascontiguousarray(part).reshape(-1).view(np.uint8)
                 for first in range(0, len(plain), CHUNK_BYTES):
-                    # A copy: worker processes write into a shared replay meanwhile, and the digest must fit the file.
+                    # A copy, because workers keep writing into a shared replay, and the digest must match the file.
                     _append(stream, digest, plain[first : first + CHUNK_BYTES].tobytes())
         _flush(stream)
     return digest.hexdigest()
 
 
-def _append(stream: BinaryIO, digest: Any, data: bytes) -> None:
+def _append(stream: BinaryIO, digest: _Hash, data: bytes) -> None:
     digest.update(data)
     stream.write(data)
 
@@ -236,7 +239,7 @@ def _flush(stream: BinaryIO) -> None:
 
 
 def _open(file: Path) -> BufferedReader:
-    """Open a regular file. A link could lead out of the checkpoint, and a pipe would be waited for."""
+    """Open a regular file. A link could lead out of the checkpoint, and opening a pipe would block."""
     try:
         return os.fdopen(open_regular(file), "rb")
     except UnfitFile as error:

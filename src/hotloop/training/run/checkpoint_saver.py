@@ -1,17 +1,17 @@
-"""A run's checkpoints while it trains. One that cannot be written is a warning, and the next one is tried again.
+"""Saves checkpoints during a run. If one cannot be written, the user is warned and the next one is tried.
 
-A training that has diverged is not saved: nothing could read it, and it would push the good ones out.
+A training that has diverged is not saved: it could not be loaded, and it would displace good checkpoints.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hotloop.files import resolved
+from hotloop.json_types import Json
 from hotloop.training.run import checkpoint
 
 
@@ -19,12 +19,12 @@ class Saver:
     """Writes the checkpoints of a run directory.
 
     Attributes:
-        last: The newest one that was written.
+        last: The newest checkpoint.
 
     Args:
         run: The run directory.
-        keep: How many to keep besides the best.
-        warn: Shows a line to the user.
+        keep: Checkpoints to keep besides the best.
+        warn: Prints a warning.
     """
 
     def __init__(self, run: Path, keep: int, warn: Callable[[str], None]) -> None:
@@ -32,14 +32,14 @@ class Saver:
         self._run, self._keep, self._warn = run, keep, warn
         self._has_diverged = False
 
-    def save(self, env_steps: int, groups: checkpoint.Groups, meta: Mapping[str, Any], ends: bool = False) -> bool:
+    def save(self, env_steps: int, groups: checkpoint.Groups, meta: Mapping[str, Json], ends: bool = False) -> bool:
         """Write the checkpoint of a step and remove older ones; return whether it was written.
 
         Args:
-            env_steps: Of the step.
+            env_steps: Number of the step.
             groups: Arrays by group and name.
-            meta: What JSON holds.
-            ends: Whether the training ends with it.
+            meta: JSON values.
+            ends: Whether this is the last checkpoint of the training.
         """
         path = checkpoint.step_path(self._run, env_steps)
         wrong = not_finite(groups)
@@ -62,20 +62,15 @@ class Saver:
         return True
 
     def mark_best(self) -> None:
-        """Let `best` point to the newest checkpoint."""
+        """Mark the newest checkpoint as the best."""
         assert self.last is not None
         try:
             checkpoint.mark_best(self.last)
         except OSError as error:
-            self._warn(f"cannot mark {self.last} as the best ({reason_of(error)}): training goes on")
+            self._warn(f"cannot mark {self.last} as the best ({reason_of(error)}): training continues")
 
     def continue_from(self, source: Path, env_steps: int) -> None:
-        """Take along the checkpoint that is resumed, so that this run alone can be resumed too, and the best so far.
-
-        Args:
-            source: The checkpoint that is resumed.
-            env_steps: Its steps.
-        """
+        """Copy the checkpoint `source` that is resumed, and the best so far, so that this run can be resumed too."""
         mine, before = checkpoint.step_path(self._run, env_steps), resolved(source)
         try:
             checkpoint.bring(before, mine)
@@ -89,10 +84,10 @@ class Saver:
                 checkpoint.mark_best(checkpoint.step_path(self._run, steps))
         except (OSError, checkpoint.CheckpointUnreadable) as error:
             reason = reason_of(error) if isinstance(error, OSError) else error
-            self._warn(f"cannot take along the checkpoints of {before.parent} ({reason}): keep them")
+            self._warn(f"cannot copy the checkpoints of {before.parent} ({reason}): keep them")
 
     def describe_divergence(self, env_steps: int, what: str) -> str:
-        """Return why a state is not saved, and what to do."""
+        """Return why the state is not saved, and the remedy."""
         kept = "there is none before it" if self.last is None else f"the last good checkpoint is kept, {self.last}"
         return (
             f"weights are not finite at {env_steps:,} steps ({what}), and are not saved: "
@@ -100,20 +95,20 @@ class Saver:
         )
 
     def _outlook(self, ends: bool) -> str:
-        """Say what a checkpoint that was not written means, and what to do."""
+        """Return the consequence of a checkpoint that could not be written, and the remedy."""
         newest = "no checkpoint was written" if self.last is None else f"the newest is {self.last}"
         if ends:
             return f"the training since the last one is lost, and {newest}; make room, and resume or train again"
-        return f"training goes on and tries again at the next one; make room, or check the rights ({newest})"
+        return f"training continues and tries again at the next one; make room, or check the permissions ({newest})"
 
 
 def not_finite(groups: checkpoint.Groups) -> str | None:
-    """Return which number is not finite and where, None if all are."""
+    """Return which number is not finite and where; None if all are finite."""
     for group, arrays in groups.items():
         for name, array in arrays.items():
             values = np.asarray(array)
             if values.dtype.kind == "f" and values.size:
-                # Of numbers that are not all finite, the smallest or the largest is not finite.
+                # If any number is not finite, the minimum or the maximum is not.
                 for value in (values.min(), values.max()):
                     if not np.isfinite(value):
                         return f"{value} in {group} {name}"
@@ -121,5 +116,5 @@ def not_finite(groups: checkpoint.Groups) -> str | None:
 
 
 def reason_of(error: OSError) -> str:
-    """Return what the system says went wrong, without file names."""
+    """Return the system's error message, without file names."""
     return error.strerror or str(error)

@@ -1,18 +1,19 @@
 """Statistics of collectors and learner: steps collected and lost, time each side waited, age of the weights.
 
-All of it is measured: steps are counted where they arrive, in replay, and held against what each collector counts as
-stored; waiting is timed by the side that waits. Rates and shares are those of the present epoch.
+Steps are counted where they arrive, in replay, and compared with what each collector counts as stored. Waiting is timed
+by the side that waits. Rates and shares are those of the current epoch.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from hotloop.clock import now_ns
+from hotloop.json_types import Json
 from hotloop.training.run.counts import RECENT
 from hotloop.training.state_checks import MOST, count_in, numbers_in, require_state
 
@@ -20,17 +21,17 @@ if TYPE_CHECKING:
     from hotloop.training.collect import Collected, Episode
 
 VERSIONS = 4096
-"""Published versions of which is known how many updates they had behind them."""
+"""Published versions whose number of updates is remembered."""
 KEPT = ("epochs", "lost", "gone", "overwritten", "restarts")
-"""What a checkpoint keeps of a `Feeding`, besides episodes."""
+"""Counts of a `CollectorStats` that a checkpoint keeps."""
 
 
 class Totals(NamedTuple):
-    """Sums since the beginning, or over a stretch of time."""
+    """Sums since the beginning, or over a period."""
 
     steps: float = 0.0
     rows: float = 0.0
-    """Transitions that were learnt from."""
+    """Transitions used in updates."""
     transport_s: float = 0.0
     ratio_s: float = 0.0
     busy_s: float = 0.0
@@ -41,7 +42,7 @@ class Totals(NamedTuple):
         return Totals(*(ours - theirs for ours, theirs in zip(self, earlier, strict=True)))
 
     def rates(self) -> dict[str, float | None]:
-        """Return rates and shares over this stretch; None where nothing happened."""
+        """Return rates and shares over this period; None where nothing happened."""
         seconds, played_s = self.ns / 1e9, self.busy_s + self.ratio_s
         return {
             "experience_per_s": self.steps / seconds if seconds else None,
@@ -51,8 +52,8 @@ class Totals(NamedTuple):
         }
 
 
-class Feeding:
-    """Figures of a training that is fed by collectors.
+class CollectorStats:
+    """Statistics of a training with collectors.
 
     Args:
         epoch: Episodes in an epoch.
@@ -65,15 +66,15 @@ class Feeding:
         self._totals = self._mark = Totals(ns=now_ns())
         self._in_epoch = self.lag_versions = 0
         self.epochs = self.lost = self.gone = self.overwritten = self.restarts = 0
-        """So far: epochs; steps that were stored and never came; that went with workers which ended; that were
-        overwritten before they were ever sampled; and workers that were replaced."""
+        """Totals: epochs; steps lost after they were stored; steps lost with ended workers; steps overwritten before
+        they were ever sampled; workers replaced."""
 
     def begin(self) -> None:
-        """Start the clock of the first epoch: all collectors are ready."""
+        """Start the clock of the first epoch. All collectors are ready."""
         self._totals = self._mark = self._totals._replace(ns=now_ns())
 
     def take(self, got: Collected) -> np.ndarray:
-        """Take in what was collected; return returns, lengths and distances of the episodes that ended, [3, E]."""
+        """Add what was collected; return returns, lengths and distances of the episodes that ended, [3, E]."""
         spent, totals = got.spent, self._totals
         self._totals = totals._replace(
             steps=totals.steps + got.steps,
@@ -94,19 +95,19 @@ class Feeding:
         return np.array(rows, np.float64).reshape(-1, 3).T
 
     def learnt(self, rows: int) -> None:
-        """Take note of transitions that were learnt from."""
+        """Count transitions used in updates."""
         self._totals = self._totals._replace(rows=self._totals.rows + rows, ns=now_ns())
 
     def published(self, version: int, updates: int) -> None:
-        """Take note of how many updates a version of the weights has behind it."""
+        """Remember how many updates led to a version of the weights."""
         self._published.append((version, updates))
 
     def epoch_over(self) -> bool:
-        """Say whether an epoch's episodes have ended."""
+        """Return whether all episodes of the epoch have ended."""
         return self._in_epoch >= self._epoch
 
     def next_epoch(self) -> float:
-        """Begin an epoch; return the seconds that the one before took."""
+        """Begin an epoch; return how many seconds the previous one took."""
         took_s = (self._totals.ns - self._mark.ns) / 1e9
         self._in_epoch -= self._epoch
         self.epochs += 1
@@ -134,17 +135,16 @@ class Feeding:
             **self._totals.since(self._mark).rates(),
         }
 
-    def state(self) -> dict[str, Any]:
-        """Return what JSON holds, for a checkpoint."""
+    def state(self) -> dict[str, Json]:
+        """Return the state for a checkpoint, as JSON values."""
         recent = [list(each) for each in self._recent]
         return {name: getattr(self, name) for name in KEPT} | {"recent": recent, "in_epoch": self._in_epoch}
 
-    def restore(self, state: Mapping[str, Any], version: int, updates: int) -> None:
+    def restore(self, state: Mapping[str, Json], version: int, updates: int) -> None:
         """Continue from a checkpoint, with weights of this version after this many updates."""
-        recent = state.get("recent")
-        require_state(
-            isinstance(recent, list) and len(recent) <= RECENT, f"the recent episodes are no list of {RECENT}"
-        )
+        found = state.get("recent")
+        recent = found if isinstance(found, list) and len(found) <= RECENT else None
+        require_state(recent is not None, f"the recent episodes are not a list of {RECENT}")
         pairs = [numbers_in({"recent": pair}, "recent", 2, low=-MOST) for pair in recent or ()]
         kept = {name: count_in(state, name) for name in (*KEPT, "in_epoch")}
         self._recent.extend((distance, flag) for distance, flag in pairs)
@@ -160,12 +160,7 @@ def _figure(episode: Episode, name: str) -> float:
 
 
 def status(numbers: dict[str, float | None], took_s: float) -> str:
-    """Write the status line of an epoch.
-
-    Args:
-        numbers: What there is to say, by the names that the curves have.
-        took_s: Seconds that the epoch took.
-    """
+    """Return the status line of an epoch that took `took_s`, with numbers named as in the curves."""
 
     def say(name: str, form: str) -> str:
         value = numbers.get(name)

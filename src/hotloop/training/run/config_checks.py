@@ -1,4 +1,4 @@
-"""Checks that the configurations of the pipelines share, and the machine's part of them."""
+"""Checks that the pipelines' configurations share, and settings of torch."""
 
 from __future__ import annotations
 
@@ -6,53 +6,62 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import Field
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from hotloop.errors import DependencyMissing, HotloopError
 
 NEEDED = ("gymnasium", "numba", "safetensors", "torch")
-"""Libraries of the extra `train` without which nothing is trained or played."""
+"""Libraries of the extra `train` that training and playing need."""
 MOST = (1 << 31) - 1
 MOST_THREADS = 1024
-"""Of torch: where the system has no more threads to give, the process is aborted."""
-
+"""If torch cannot start a thread, it aborts the process."""
 MOST_REASON = 100
-"""Characters of what torch says of a device."""
+"""Characters of torch's error message that are shown."""
 
 
-def require(holds: bool, config: Any, name: str, remedy: str) -> None:
-    """Refuse a configuration whose field cannot be.
+class Settings(Protocol):
+    """Any configuration dataclass."""
 
-    Args:
-        holds: Whether it can be.
-        config: The configuration.
-        name: The field to name in the error.
-        remedy: What to give instead.
-    """
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
+
+
+class Config(Settings, Protocol):
+    """What the configurations of all pipelines have. They are flat."""
+
+    @property
+    def seed(self) -> int: ...  # noqa: D102
+
+    @property
+    def kernel(self) -> str: ...  # noqa: D102
+
+
+def require(holds: bool, config: Settings, name: str, remedy: str) -> None:
+    """Reject a configuration unless `holds`. The error shows field `name` and says to give `remedy` instead."""
     if not holds:
         raise HotloopError(f"--{name.replace('_', '-')} is {getattr(config, name)}: give {remedy}")
 
 
-def require_positive(config: Any, *names: str) -> None:
-    """Refuse fields that are not above 0, or absurdly large: sizes are multiplied, and must stay 64-bit numbers."""
+def require_positive(config: Settings, *names: str) -> None:
+    """Reject fields that are not above 0, or so large that products of them would exceed 64 bits."""
     for name in names:
         require(0 < getattr(config, name) <= MOST, config, name, f"a number above 0, at most {MOST:,}")
 
 
-def require_share(config: Any, *names: str) -> None:
-    """Refuse fields that are not from 0 to 1."""
+def require_share(config: Settings, *names: str) -> None:
+    """Reject fields that are not from 0 to 1."""
     for name in names:
         require(0 <= getattr(config, name) <= 1, config, name, "a number from 0 to 1")
 
 
-def require_seed(config: Any) -> None:
-    """Refuse a seed that the random generators do not take."""
+def require_seed(config: Config) -> None:
+    """Reject a seed that the random generators do not accept."""
     require(0 <= config.seed < 1 << 63, config, "seed", "a whole number from 0 to 2**63 - 1")
 
 
 def require_training() -> None:
-    """Refuse to train or to play where the libraries for it are not installed. None of them is imported."""
+    """Raise an error if a library for training or playing is not installed. Imports none of them."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         raise DependencyMissing(
@@ -61,7 +70,7 @@ def require_training() -> None:
 
 
 def require_device(name: str) -> None:
-    """Refuse a device that this machine does not have, or that cannot compute."""
+    """Reject a device that this machine does not have, or that cannot compute."""
     import torch
 
     try:
@@ -71,7 +80,7 @@ def require_device(name: str) -> None:
 
 
 def _why_not(error: Exception) -> str:
-    """Say in a few words what torch says of a device, which may be a page."""
+    """Return the gist of torch's error, which may be a page long."""
     if isinstance(error, ImportError | NotImplementedError):
         return "torch as it is installed does not compute on it"
     first = (str(error).splitlines() or [type(error).__name__])[0]
@@ -82,9 +91,9 @@ def _why_not(error: Exception) -> str:
 def torch_threads(number: int) -> Iterator[None]:
     """Let torch use this many threads inside the block: for small networks one is fastest.
 
-    Subnormal numbers are zero meanwhile. Adam's moments of a unit that is never active decay until they are subnormal,
-    and a step of it is then several times slower. Torch's helping threads do as the thread that starts them, by its
-    first large operation: so networks are made inside of this.
+    Subnormal numbers are flushed to zero. Adam's moments of a unit that is never active decay until they are subnormal,
+    which makes its steps several times slower. Torch's other threads inherit this setting from the thread that starts
+    them with its first large operation, so networks must be created inside the block.
     """
     import torch
 

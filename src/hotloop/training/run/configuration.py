@@ -13,27 +13,23 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 
 from hotloop.errors import HotloopError
 from hotloop.files import write_whole
-from hotloop.training.run.config_checks import MOST
+from hotloop.json_types import Json
+from hotloop.training.run.config_checks import MOST, Settings
 
-C = TypeVar("C")
+C = TypeVar("C", bound=Settings)
 FREE = frozenset({"kernel", "device", "threads", "workers", "restarts", "verbose"})
 """May differ when a run is resumed: they change how, not what, is computed."""
-UNFIT = object()
 
 
-def write_toml(config: Any, path: Path) -> None:
+def write_toml(config: Settings, path: Path) -> None:
     """Write a flat configuration dataclass."""
     # TOML writes strings, numbers, booleans and lists as JSON does.
     lines = [f"{name} = {json.dumps(value)}" for name, value in asdict(config).items() if value is not None]
     write_whole(path, "\n".join([*lines, ""]).encode())
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Return the settings of a file; hyphens and underscores in names are the same.
-
-    Raises:
-        HotloopError: It is not there, or is not TOML.
-    """
+def read_toml(path: Path) -> dict[str, Json]:
+    """Return the settings of a file. Hyphens in names become underscores."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -43,32 +39,26 @@ def read_toml(path: Path) -> dict[str, Any]:
     return {name.replace("-", "_"): value for name, value in found.items()}
 
 
-def with_settings(config: C, settings: Mapping[str, Any], source: str) -> C:
-    """Return a configuration with some settings changed.
-
-    Args:
-        config: A flat configuration dataclass.
-        settings: New values by name.
-        source: Where they come from, for the error.
-    """
-    known = {each.name: getattr(config, each.name) for each in fields(config)}  # type: ignore[arg-type]
+def with_settings(config: C, settings: Mapping[str, Json], source: str) -> C:
+    """Return a configuration with some settings changed; errors name their `source`."""
+    known = {each.name: getattr(config, each.name) for each in fields(config)}
     kinds = get_type_hints(type(config))
     for name, value in settings.items():
         if name not in known:
             raise HotloopError(f"{source} has the unknown setting {name!r}: use some of {', '.join(sorted(known))}")
-        fitting = _fitting(value, kinds[name])
-        if fitting is UNFIT:
+        try:
+            known[name] = _as_type(value, kinds[name])
+        except TypeError as error:
             kind = kinds[name].__name__ if isinstance(kinds[name], type) else str(kinds[name]).replace("typing.", "")
             seen = f"{source} has {name} = {value!r:.80}"
-            raise HotloopError(f"{seen}: give a value of type {kind}, such as {known[name]!r}")
-        known[name] = fitting
+            raise HotloopError(f"{seen}: give a value of type {kind}, such as {known[name]!r}") from error
     made = type(config)(**known)
     check_finite(made)
     return made
 
 
-def check_finite(config: Any) -> None:
-    """Refuse settings that are not finite, or so large that what is computed from them in 32 bits would not be."""
+def check_finite(config: Settings) -> None:
+    """Reject settings that are not finite, or so large that 32-bit results computed from them would not be."""
     for each in fields(config):
         value = getattr(config, each.name)
         if isinstance(value, float) and not abs(value) <= MOST:
@@ -76,28 +66,48 @@ def check_finite(config: Any) -> None:
             raise HotloopError(f"--{flag} is {value}: give a finite number, from {-MOST:,} to {MOST:,}")
 
 
-def check_same(ours: Any, theirs: Mapping[str, Any], source: Path) -> None:
-    """Refuse to resume with another configuration than the checkpoint's."""
-    for name, value in json.loads(json.dumps(asdict(ours))).items():
-        if name not in FREE and theirs.get(name) != value:
+def check_same(ours: Settings, theirs: Mapping[str, Json], source: Path) -> None:
+    """Reject a configuration that differs from that of the checkpoint to resume.
+
+    A setting that the checkpoint does not have is newer than it: then training used what is the default now.
+    """
+    trained_with = _plain(type(ours)()) | dict(theirs)
+    for name, value in _plain(ours).items():
+        if name not in FREE and trained_with[name] != value:
             flag = name.replace("_", "-")
             raise HotloopError(
-                f"cannot resume with --{flag} {value}: {source} was trained with {theirs.get(name)}; leave it out"
+                f"cannot resume with --{flag} {value}: {source} was trained with {trained_with[name]}; leave it out"
             )
 
 
-def _fitting(value: Any, kind: Any) -> Any:
-    """Return a value as a setting of this type holds it, or UNFIT."""
+def _plain(config: Settings) -> dict[str, Json]:
+    """Return the settings as they are read back from JSON."""
+    return json.loads(json.dumps(asdict(config)))
+
+
+def _as_type(value: Json, kind: Any) -> Json:
+    """Return a value as a setting of this type holds it.
+
+    Raises:
+        TypeError: It has another type.
+    """
     arguments = get_args(kind)
-    if get_origin(kind) is Literal:
-        return next((each for each in arguments if type(each) is type(value) and each == value), UNFIT)
     if get_origin(kind) in (Union, UnionType):
-        return next((found for each in arguments if (found := _fitting(value, each)) is not UNFIT), UNFIT)
-    if get_origin(kind) is tuple:
-        found = tuple(_fitting(each, arguments[0]) for each in value) if isinstance(value, list | tuple) else (UNFIT,)
-        return UNFIT if UNFIT in found else found
-    if type(value) is int and abs(value) >= 1 << 63:
-        return UNFIT
-    if kind is float and type(value) in (int, float):
-        return float(value) if math.isfinite(value) else UNFIT
-    return value if type(value) is kind else UNFIT
+        for each in arguments:
+            try:
+                return _as_type(value, each)
+            except TypeError:
+                continue
+    elif get_origin(kind) is tuple and isinstance(value, list | tuple):
+        return tuple(_as_type(each, arguments[0]) for each in value)
+    elif type(value) is int and abs(value) >= 1 << 63:
+        pass  # no setting is that large
+    elif get_origin(kind) is Literal:
+        if any(type(each) is type(value) and each == value for each in arguments):
+            return value
+    elif kind is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if math.isfinite(value):
+            return float(value)
+    elif type(value) is kind:
+        return value
+    raise TypeError

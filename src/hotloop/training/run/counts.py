@@ -1,14 +1,14 @@
-"""What a run has done so far: four counts that are never mixed, and the episodes' returns."""
+"""Totals of a run: the four counts, which are never mixed, and the returns of its episodes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from hotloop.counters import COUNTERS, steps_per_episode
+from hotloop.json_types import Json
 from hotloop.spans import count
 from hotloop.training.state_checks import MOST, array_of, count_in, require_values
 
@@ -18,16 +18,12 @@ RECENT = 100
 
 @dataclass(slots=True)
 class Counts:
-    """Totals of a run, resumed parts included."""
+    """Totals of a run, including the runs it resumes. `hotloop.counters.LOOP` defines them."""
 
     env_steps: int = 0
-    """Transitions, over all environments."""
     frames: int = 0
-    """Frames that the game advanced: more than env_steps where frames are skipped."""
     updates: int = 0
-    """Optimiser steps."""
     episodes: int = 0
-    """Episodes that ended."""
 
     def add(self, env_steps: int = 0, updates: int = 0, episodes: int = 0, frames: int | None = None) -> None:
         """Add to the counters here and in the recording. By default a step is one frame."""
@@ -36,28 +32,26 @@ class Counts:
         self.frames += frames
         self.updates += updates
         self.episodes += episodes
-        for name, amount in (("env_steps", env_steps), ("frames", frames), ("updates", updates)):
+        for name, amount in zip(COUNTERS, (env_steps, frames, updates, episodes), strict=True):
             if amount:
                 count(name, amount)
-        if episodes:
-            count("episodes", episodes)
 
     def as_dict(self) -> dict[str, int]:
         """Return the counts by name."""
         return asdict(self)
 
-    def as_row(self) -> dict[str, Any]:
+    def as_row(self) -> dict[str, float | None]:
         """Return the counts by name, and `steps_per_episode`."""
-        return self.as_dict() | {"steps_per_episode": steps_per_episode(self.env_steps, self.episodes)}
+        return {**self.as_dict(), "steps_per_episode": steps_per_episode(self.env_steps, self.episodes)}
 
     def since(self, earlier: Counts) -> Counts:
         """Return what was counted after an earlier copy was made."""
         return Counts(**{name: getattr(self, name) - getattr(earlier, name) for name in COUNTERS})
 
     @classmethod
-    def of(cls, saved: Mapping[str, Any]) -> Counts:
-        """Return what `as_dict` gave, out of a checkpoint."""
-        return cls(**{each.name: count_in(saved, each.name) for each in fields(cls)})
+    def of(cls, saved: Mapping[str, Json]) -> Counts:
+        """Return the counts that `as_dict` put into a checkpoint."""
+        return cls(**{name: count_in(saved, name) for name in COUNTERS})
 
 
 class Episodes:
@@ -72,12 +66,12 @@ class Episodes:
         self._best_score = 0.0
 
     def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray | None = None) -> int:
-        """Take in a vector step; return how many episodes ended.
+        """Add a vector step; return how many episodes ended.
 
         Args:
             reward: [N].
-            ended: [N] bool, terminated or truncated.
-            score: [N], read where an episode ended; without one, the return is the score.
+            ended: bool [N], terminated or truncated.
+            score: [N], read where an episode ended; by default the return is the score.
         """
         self._return += reward
         self._length += 1
@@ -89,7 +83,7 @@ class Episodes:
         return len(at)
 
     def take(self, rows: np.ndarray) -> None:
-        """Take in episodes that somebody else has followed to their end: returns, lengths and scores, [3, E], E > 0."""
+        """Add episodes that ended: returns, lengths and scores, [3, E], E > 0."""
         ended = rows.shape[1]
         self._sums += rows.sum(1)
         place = (self._ended + np.arange(ended)) % RECENT
@@ -99,11 +93,11 @@ class Episodes:
 
     @property
     def ended(self) -> int:
-        """How many episodes ended."""
+        """Number of episodes that ended."""
         return self._ended
 
     def means(self) -> dict[str, float | None]:
-        """Return the means over all episodes and over the last 100; None before the first has ended."""
+        """Return the means over all episodes and over the last 100; None before the first one ends."""
         means: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}
         everything = self._sums / max(self._ended, 1)
         recent = self._recent[:, : max(1, min(self._ended, RECENT))].mean(1)
@@ -113,21 +107,24 @@ class Episodes:
         return means
 
     def drop_unfinished(self) -> None:
-        """Forget the episodes that are going on: new ones begin."""
+        """Discard unfinished episodes, because new ones begin."""
         self._return[:] = 0
         self._length[:] = 0
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return everything, for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {
-            "return": self._return.copy(), "length": self._length.copy(), "recent": self._recent.copy(),
-            "sums": self._sums.copy(), "ended": np.array(self._ended), "best_score": np.array(self._best_score),
-        }  # fmt: skip
+            "return": self._return.copy(),
+            "length": self._length.copy(),
+            "recent": self._recent.copy(),
+            "sums": self._sums.copy(),
+            "ended": np.array(self._ended),
+            "best_score": np.array(self._best_score),
+        }
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from a checkpoint."""
-        own = self.state()
-        found = {name: array_of(state, name, array).copy() for name, array in own.items()}
+        """Continue from a checkpoint."""
+        found = {name: array_of(state, name, array).copy() for name, array in self.state().items()}
         for name in ("length", "ended"):
             require_values(found[name], name, low=0, high=MOST)
         self._return, self._length = found["return"], found["length"]

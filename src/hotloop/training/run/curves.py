@@ -1,4 +1,4 @@
-"""Writes a run's curves: to `progress.csv` and, if they are used, to TensorBoard and Weights & Biases."""
+"""Writes the curves of a run to `progress.csv` and optionally to TensorBoard and Weights & Biases."""
 
 from __future__ import annotations
 
@@ -12,41 +12,56 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol
 
 from hotloop.clock import wall_ns
 from hotloop.errors import HotloopError
 from hotloop.files import Appender, UnfitFile, read_regular, replacing
+from hotloop.json_types import Json
+
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.summary_pb2 import Summary  # type: ignore[attr-defined]
 
 CSV = "progress.csv"
 MOST_BYTES = 64 << 20
 MOST_ROWS = 1 << 20
 MOST_COLUMNS = 256
-"""Of a curve that is carried over: with a row a second and 250 bytes a row, about three days."""
+"""Limits of a curve that is continued. One row per second with 250 bytes makes about three days."""
 COLUMN = re.compile(r"[A-Za-z][\w.-]{0,99}", re.ASCII)
 Row = Mapping[str, float | None]
 
 
-class Scalars:
-    """Writes rows of named numbers. A name that is new becomes a new column of the CSV file.
+class WandbRun(Protocol):
+    """What is used of a run of Weights & Biases."""
 
-    A row that cannot be written is left out with a warning, and the next one is tried again.
+    def log(self, data: dict[str, float], step: int) -> None: ...  # noqa: D102
+
+    def finish(self) -> None: ...  # noqa: D102
+
+
+class Scalars:
+    """Writes rows of named numbers. A new name becomes a new column of the CSV file.
+
+    A row that cannot be written is skipped with a warning, and the next one is tried.
 
     Args:
         folder: The run directory.
-        tensorboard: Whether to write for TensorBoard, too.
-        wandb: What to begin a run of Weights & Biases with, or None.
-        warn: Shows a line to the user.
+        tensorboard: Whether to write for TensorBoard as well.
+        wandb: Options of a run of Weights & Biases, or None.
+        warn: Prints a warning.
     """
 
     def __init__(
-        self, folder: Path, *, tensorboard: bool, wandb: Mapping[str, Any] | None, warn: Callable[[str], None]
+        self, folder: Path, *, tensorboard: bool, wandb: Mapping[str, Json] | None, warn: Callable[[str], None]
     ) -> None:
         self._path = folder / CSV
         self._columns: list[str] = []
         self._file = Appender(self._path)
         self._events = Events(folder / "tensorboard") if tensorboard else None
-        self._wandb = _open_wandb(folder, wandb) if wandb is not None else None
+        self._wandb: WandbRun | None = None
+        if wandb is not None:
+            self._wandb = check_wandb().init(dir=str(folder), name=folder.name, **wandb)
         self._warn = warn
         self._failing: set[str] = set()
 
@@ -63,14 +78,14 @@ class Scalars:
             self._wandb.log(known, step=env_steps)
 
     def carry_on(self, before: Path, env_steps: int) -> None:
-        """Begin with the rows of an earlier run, up to where it is resumed, so that the curve is whole."""
+        """Copy the rows of the earlier run up to the point where it is resumed."""
         try:
             names, rows = _read_of_others(before)
         except FileNotFoundError:
-            return  # such as of a checkpoint that was copied alone: its curve begins here
+            return  # for example a checkpoint that was copied alone
         except (UnfitFile, OSError, ValueError, csv.Error) as error:
             reason = getattr(error, "strerror", None) or error
-            self._warn(f"cannot carry over the curve in {before} ({reason}): it begins anew")
+            self._warn(f"cannot continue the curve in {before} ({reason}): starting a new one")
             return
         at = names.index("env_steps")
         known = [dict(zip(names, row, strict=True)) for row in rows if float(row[at]) <= env_steps]
@@ -88,23 +103,23 @@ class Scalars:
 
     @contextmanager
     def _tolerating(self, what: str) -> Iterator[None]:
-        """Warn, once until it works again, if something cannot be written."""
+        """Turn a failed write into a warning, shown once until a write succeeds again."""
         try:
             yield
             self._failing.discard(what)
         except OSError as error:
             if what not in self._failing:
                 self._failing.add(what)
-                self._warn(f"cannot write {what} ({error.strerror or error}): rows are left out until it works again")
+                self._warn(f"cannot write {what} ({error.strerror or error}): rows are skipped until it works again")
 
-    def _add(self, names: Sequence[str], rows: Sequence[Mapping[str, Any]]) -> None:
+    def _add(self, names: Sequence[str], rows: Sequence[Mapping[str, float | str]]) -> None:
         columns = self._columns + [name for name in names if name not in self._columns]
         if columns != self._columns:
             self._widen(columns)
         self._file.append(_as_csv(columns, rows))
 
     def _widen(self, columns: list[str]) -> None:
-        """Write the file anew with more columns: that happens a few times, in a run's first seconds."""
+        """Rewrite the file with more columns. This happens a few times in the first seconds of a run."""
         head = ",".join(columns).encode() + b"\r\n"
         with replacing(self._path) as temporary:
             wider = Appender(temporary)
@@ -118,10 +133,10 @@ class Scalars:
 
 
 class Events:
-    """A file of TensorBoard's. Its own writer has a thread, which dies with a traceback when the disk is full.
+    """Writes a TensorBoard file. TensorBoard's own writer has a thread that dies with a traceback on a full disk.
 
     Args:
-        folder: Is made; the file in it has a name that TensorBoard knows.
+        folder: Folder to create for the file.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -140,7 +155,7 @@ class Events:
         """Close the file."""
         self._file.close()
 
-    def _append(self, **content: Any) -> None:
+    def _append(self, **content: int | str | Summary) -> None:
         from tensorboard.compat.proto.event_pb2 import Event  # type: ignore[attr-defined]
         from tensorboard.summary.writer.record_writer import RecordWriter
 
@@ -150,21 +165,13 @@ class Events:
 
 
 def check_tensorboard() -> None:
-    """Look whether tensorboard can be written for.
-
-    Raises:
-        HotloopError: It is not installed.
-    """
+    """Raise an error if tensorboard is not installed."""
     if find_spec("tensorboard") is None:
         raise HotloopError('tensorboard is not installed: `pip install "hotloop[train]"`, or give --no-tensorboard')
 
 
-def check_wandb() -> Any:
-    """Return the wandb module.
-
-    Raises:
-        HotloopError: It is not installed.
-    """
+def check_wandb() -> ModuleType:
+    """Return the module wandb; raise an error if it is not installed."""
     try:
         return importlib.import_module("wandb")
     except ImportError as error:
@@ -177,13 +184,13 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _read_of_others(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the names and the rows of a curve that anyone may have written.
+    """Return the names and the rows of a curve of unknown origin.
 
     Raises:
-        UnfitFile: It is no regular file, or too large.
+        UnfitFile: It is not a regular file, or too large.
         OSError: It cannot be read.
         ValueError: It is not a table of numbers.
-        csv.Error: It is no CSV file.
+        csv.Error: It is not a CSV file.
     """
     text = read_regular(path, MOST_BYTES).decode("utf-8")
     table = csv.reader(io.StringIO(text, newline=""))
@@ -196,7 +203,7 @@ def _read_of_others(path: Path) -> tuple[list[str], list[list[str]]]:
     if len(rows) > MOST_ROWS:
         raise ValueError(f"it has more than {MOST_ROWS:,} rows")
     if rows and not _is_row(rows[-1], names):
-        del rows[-1]  # the machine went down while it was written
+        del rows[-1]  # incomplete: the machine crashed while it was written
     for number, row in enumerate(rows, 2):
         if not _is_row(row, names):
             raise ValueError(f"line {number} is not a row of {len(names)} numbers")
@@ -215,7 +222,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
+def _as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, float | str]]) -> bytes:
     text = io.StringIO()
     csv.DictWriter(text, columns, extrasaction="ignore").writerows(rows)
     return text.getvalue().encode()
@@ -223,7 +230,3 @@ def _as_csv(columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
 
 def _short(value: float) -> float | str:
     return value if isinstance(value, int) else f"{value:.6g}"
-
-
-def _open_wandb(folder: Path, settings: Mapping[str, Any]) -> Any:
-    return check_wandb().init(dir=str(folder), name=folder.name, **settings)

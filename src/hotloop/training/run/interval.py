@@ -1,4 +1,4 @@
-"""What happened since the last report: rates, and each lap's share of the time."""
+"""Rates and shares of the time since the last report."""
 
 from __future__ import annotations
 
@@ -10,12 +10,7 @@ from hotloop.training.run.phase_timer import Laps
 
 
 class Interval:
-    """The time from one report to the next, or until now.
-
-    Args:
-        counts: The run's, which go on counting.
-        timed: The run's laps.
-    """
+    """The time from one report to the next, or until now."""
 
     def __init__(self, counts: Counts, timed: Laps) -> None:
         self._counts = counts
@@ -23,7 +18,7 @@ class Interval:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new interval here. One reading of the clock bounds it and the laps: shares never exceed 1."""
+        """Begin a new interval. It uses the same clock reading as the laps, so shares never exceed 1."""
         self.began_ns = now_ns()
         self._counts_then, self._laps_then = replace(self._counts), self._timed.totals_ns(self.began_ns)
 
@@ -34,7 +29,7 @@ class Interval:
         return bool(done.env_steps or done.updates)
 
     def numbers(self) -> dict[str, float | None]:
-        """Return the rates of the interval so far, None if nothing was done in it, and the shares of the laps."""
+        """Return the rates of the interval so far, None if nothing was done, and the shares of the laps."""
         until_ns = now_ns()
         elapsed_ns = until_ns - self.began_ns
         done = self._counts.since(self._counts_then)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+import tyro.conf
 
 from hotloop.errors import HotloopError
 
@@ -21,21 +24,23 @@ class Options:
     out: Path | None = None
     """Run directory, new or empty. Default: runs/<time>-<pipeline>."""
     resume: Path | None = None
-    """Go on from this run directory (its last checkpoint) or checkpoint, in a run directory of its own."""
+    """Continue from this run directory (its last checkpoint) or checkpoint, in a new run directory."""
     eval_every: int = 1_000_000
-    """Environment steps from one greedy evaluation to the next; 0: only at the end."""
+    """Environment steps between greedy evaluations; 0: only at the end."""
     eval_episodes: int = 100
-    """Episodes of an evaluation, on seeds that training never sees; 0: no evaluation."""
+    """Episodes per evaluation, on seeds that training never uses; 0: no evaluation."""
     checkpoint_every: int = 5_000_000
-    """Environment steps from one checkpoint to the next; 0: only at the end."""
+    """Environment steps between checkpoints; 0: only at the end."""
     keep: int = 3
     """Checkpoints to keep, besides the best."""
     tensorboard: bool = True
     """Write TensorBoard scalars into the run directory."""
     wandb: bool = False
-    """Send the scalars to Weights & Biases, where it is installed."""
+    """Send the scalars to Weights & Biases, if it is installed."""
     quiet: bool = False
     """Print no progress."""
+    ends_process: Annotated[bool, tyro.conf.Fixed, tyro.conf.Suppress] = False
+    """Whether the process exits after the training; see `Stop`. Not a flag."""
 
     def __post_init__(self) -> None:
         """Check the values."""

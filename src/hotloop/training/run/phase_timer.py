@@ -1,4 +1,4 @@
-"""Time by phase, for the progress line. The record has the same phases: each lap is a span, too."""
+"""Time per phase, for the progress line. Each lap is also a span, so recordings have the same phases."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from hotloop.spans.registry import Span
 
 
 class Lap:
-    """A phase of the training loop: a context manager that is a span and adds up its time. Not for nesting."""
+    """A phase of the training loop: a span that also adds up its time. It cannot be nested."""
 
     __slots__ = ("_end", "_since_ns", "_span", "_total_ns")
 
     def __init__(self, each: Span) -> None:
         self._span = each
         self._since_ns: int | None = None
-        """When it began; None while it is not open."""
+        """When it was entered; None outside of it."""
         self._end: Callable[..., None] = each.__exit__
         self._total_ns = 0
 
     def __enter__(self) -> None:
-        # Looked up together, as `with` does: a recorder may change the span's class meanwhile.
+        # Looked up together, as `with` does: a recorder may change the span's class in between.
         begin, self._end = self._span.__enter__, self._span.__exit__
         begin()
         self._since_ns = now_ns()
@@ -34,7 +34,7 @@ class Lap:
         self._end(kind, error, trace)
 
     def total_ns(self, at_ns: int) -> int:
-        """Return the time in this lap up to a moment, which may lie inside it."""
+        """Return the time in this lap until `at_ns`, which may be inside it."""
         return self._total_ns + (0 if self._since_ns is None else at_ns - self._since_ns)
 
 
@@ -52,5 +52,5 @@ class Laps:
         return found
 
     def totals_ns(self, at_ns: int) -> dict[str, int]:
-        """Return the time in each lap up to a moment: the present one."""
+        """Return the time in each lap until `at_ns`, which is now."""
         return {name: lap.total_ns(at_ns) for name, lap in self._laps.items()}

@@ -18,14 +18,14 @@ from hotloop.escaping import printable_lines
 from hotloop.numbers import count, percent, percents, rate, seconds
 
 PLAIN_EVERY_S = 5.0
-"""Plain lines come this often: a log file should stay readable."""
+"""Interval of plain lines, so that a log file stays readable."""
 BAR_WIDTH = 30
 
 Numbers = Mapping[str, float | None]
 
 
 class Bar:
-    """Shows how far a run is, and how fast: `show` is called about twice a second."""
+    """Shows the progress and speed of a run. `show` is called about twice a second."""
 
     def __init__(self, name: str, *, quiet: bool) -> None:
         self._quiet = quiet
@@ -60,7 +60,7 @@ class Bar:
             self._staged = True
 
     def staged(self, took_s: float) -> None:
-        """Tell how long the stage took."""
+        """Show how long the stage took."""
         if not self._quiet:
             self._print(f" ({took_s:.1f} s)")
 
@@ -71,7 +71,7 @@ class Bar:
             self._print("\n")
 
     def start(self) -> None:
-        """Begin to show the bar."""
+        """Start to show the bar."""
         if self._live is not None:
             self._write(self._live.start)
 
@@ -79,10 +79,7 @@ class Bar:
         self._write(lambda: print(text, end="", file=sys.stderr, flush=True))
 
     def _write(self, write: Callable[[], object], *, also_if_lost: bool = False) -> None:
-        """Show nothing more once stderr cannot be written: its terminal was closed, its reader or its disk is gone.
-
-        The training has nothing to do with that.
-        """
+        """Write to stderr. After the first failure, such as a closed terminal or a full disk, show nothing more."""
         if self._lost and not also_if_lost:
             return
         try:
@@ -91,13 +88,7 @@ class Bar:
             self._lost = self._quiet = True
 
     def show(self, done: float, elapsed_s: float, numbers: Numbers) -> None:
-        """Show how far the run is.
-
-        Args:
-            done: Share of the limit, 0..1.
-            elapsed_s: Seconds since the first step.
-            numbers: As for the curves: counts, windowed rates, means, shares of the phases.
-        """
+        """Show the progress: share of the limit, seconds since the first step, and the numbers of the curves."""
         done = min(done, 1.0)
         live = self._live
         if live is not None:
@@ -113,7 +104,7 @@ class Bar:
                 self.flush()
 
     def flush(self) -> None:
-        """Print the last plain line, if it was held back: the run has ended."""
+        """Print the last plain line, if it was held back. The run has ended."""
         if self._waiting:
             self.say(self._waiting)
             self._waiting = ""
@@ -121,19 +112,19 @@ class Bar:
     def stop(self) -> None:
         """Leave the terminal as it was."""
         if self._live is not None:
-            # Even if it is not visible: it restores sys.stdout.
+            # Even if stderr failed, because this restores sys.stdout.
             self._write(self._live.stop, also_if_lost=True)
 
 
 def line(numbers: Numbers, elapsed_s: float) -> str:
-    """Put the numbers that matter into one line."""
+    """Return the most important numbers in one line."""
     return ", ".join(part for part in (seconds(elapsed_s), rates(numbers), phases(numbers)) if part)
 
 
 def rates(numbers: Numbers) -> str:
-    """Say how much was done, how fast it goes now, how well the last 100 episodes went, and how hard they are.
+    """Return steps, current rates, means of the last 100 episodes, and the level.
 
-    What did not advance since the last report has no rate: an evaluation may have taken all of the time.
+    A count that did not advance since the last report has no rate: an evaluation may have taken all the time.
     """
     parts = [f"{count(numbers['env_steps'] or 0)} steps"]
     for name, label in (("env_steps_per_s", "steps/s"), ("updates_per_s", "updates/s")):
@@ -151,7 +142,7 @@ def rates(numbers: Numbers) -> str:
 
 
 def phases(numbers: Numbers) -> str:
-    """Say what the loop does with its time now, the largest share first."""
+    """Return the current shares of the phases, largest first."""
     shares = {name[6:]: value for name, value in numbers.items() if name.startswith("share.") and value is not None}
     shown = zip(shares, percents(list(shares.values())), strict=True)
     return " ".join(f"{name} {value}%" for name, value in sorted(shown, key=lambda each: -each[1]) if value)

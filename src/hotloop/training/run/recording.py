@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from hotloop.json_types import Json
+
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
@@ -18,7 +20,7 @@ class RunInfo:
 
     pipeline: str
     run_dir: Path
-    config: Mapping[str, object]
+    config: Mapping[str, Json]
     counts_before: Mapping[str, int] | None
     """Counts of the checkpoint that is resumed."""
     say: Callable[[str], None]
@@ -26,51 +28,27 @@ class RunInfo:
 
 
 class Recording(Protocol):
-    """A recorder around a training run."""
+    """A recorder around a training run. Methods that a class does not override do nothing."""
 
     def start(self, info: RunInfo) -> None:
-        """Start to record into the run directory."""
-        ...
+        """Start recording into the run directory."""
 
     def begin(self, env_steps: int) -> None:
-        """Note that the training loop begins."""
-        ...
+        """Handle the start of the training loop."""
 
     def summary_due(self, env_steps: int) -> bool:
         """Return whether a summary is due after this step."""
-        ...
-
-    def print_summary(self) -> None:
-        """Print a summary of what was recorded so far."""
-        ...
-
-    def finish(self) -> None:
-        """Note that the training loop has ended; evaluation and the last checkpoint follow."""
-        ...
-
-    def stop(self, exit_code: int) -> None:
-        """Complete the recording."""
-        ...
-
-
-class NoRecording:
-    """Records nothing."""
-
-    def start(self, info: RunInfo) -> None:
-        """Do nothing."""
-
-    def begin(self, env_steps: int) -> None:
-        """Do nothing."""
-
-    def summary_due(self, env_steps: int) -> bool:
-        """Return False."""
         return False
 
     def print_summary(self) -> None:
-        """Do nothing."""
+        """Print a summary of what was recorded so far."""
 
     def finish(self) -> None:
-        """Do nothing."""
+        """Handle the end of the training loop; evaluation and the last checkpoint follow."""
 
     def stop(self, exit_code: int) -> None:
-        """Do nothing."""
+        """Complete the recording."""
+
+
+class NoRecording(Recording):
+    """Records nothing."""

@@ -1,13 +1,13 @@
-"""What a training run gives back, and as JSON the contract of `hotloop train --json`."""
+"""The result of a training run; as JSON, the contract of `hotloop train --json`."""
 
 from __future__ import annotations
 
 import resource
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from hotloop.escaping import json_text
+from hotloop.json_types import Json
 
 SCHEMA = 1
 
@@ -23,14 +23,14 @@ class Result:
     episodes: int
     steps_per_episode: float | None
     """env_steps / episodes."""
-    counts: dict[str, Any]
-    """The same five of this call alone; the above are totals, those of the training that it resumes included."""
+    counts: dict[str, float | None]
+    """The same five numbers of this call; those above are totals, including the runs it resumes."""
     seconds: float
-    """Of this call: warm-up, training, evaluations, checkpoints."""
+    """Duration of this call: warm-up, training, evaluations, checkpoints."""
     warmup_seconds: float
-    """Of it until the first step: building, compiling, choosing a kernel."""
+    """Time before the first step: building, compiling, choosing a kernel."""
     env_steps_per_s: float
-    """Of this call, without the warm-up."""
+    """Rate in this call, without the warm-up."""
     updates_per_s: float
     return_mean: float | None
     return_last100: float | None
@@ -47,15 +47,15 @@ class Result:
     stopped_by: str
     """steps, episodes, seconds, SIGINT, SIGTERM or SIGHUP."""
     exit_code: int
-    """2 if the last checkpoint could not be written, or the training has diverged."""
+    """2 if the last checkpoint could not be written, or the training diverged."""
     peak_rss_bytes: int
-    """Of this process; worker processes are not in it."""
+    """Of this process, without worker processes."""
     run_dir: str
     checkpoint: str | None
-    """The newest that was written; None if none could be."""
+    """The newest one; None if none could be written."""
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return what JSON shows."""
+    def as_dict(self) -> dict[str, Json]:
+        """Return the JSON object."""
         return {"schema": SCHEMA} | asdict(self)
 
     def as_json(self) -> str:
@@ -64,6 +64,6 @@ class Result:
 
 
 def peak_rss_bytes() -> int:
-    """Return the most memory that this process ever held."""
+    """Return the peak memory use of this process."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit

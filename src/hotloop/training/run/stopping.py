@@ -1,8 +1,8 @@
 """Ctrl-C, SIGTERM and SIGHUP end a run after its current step, with everything saved.
 
 A second signal is ignored, so that an impatient user or service manager does not discard the checkpoint that is being
-written. The third ends the run at once. The exit code is that of the first: where the process ends with its training,
-as `hotloop train` does, signals that come later are ignored until its very end. A caller's handlers are given back.
+written. The third ends the run at once. The exit code is that of the first signal. The caller's handlers are restored,
+unless the process ends with its training, as `hotloop train` does: then later signals are ignored until it exits.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import FrameType, TracebackType
-from typing import Any
 
 from hotloop.errors import Interrupted
 from hotloop.training.worker_process import STOPPING
@@ -22,22 +21,8 @@ PATIENCE = 2
 IGNORED = b"hotloop: a checkpoint is being saved; another signal ends the run without it\n"
 STDERR = 2
 
-
-@dataclass(slots=True)
-class _Process:
-    ends_with_training: bool = False
-
-
-_process = _Process()
-
-
-def end_process_with_training() -> None:
-    """Ignore the signals that come after a training that one has stopped, until this process ends.
-
-    For a command, whose exit code is that of the first signal: Python's own handlers would end it with another one,
-    while it prints its result or while the interpreter shuts down.
-    """
-    _process.ends_with_training = True
+Handler = Callable[[int, FrameType | None], object] | int | None
+"""What `signal.signal` returns."""
 
 
 class Stop:
@@ -45,12 +30,17 @@ class Stop:
 
     A SIGHUP that is ignored, as under nohup, stays ignored. Outside the main thread, where Python allows no handlers,
     there are no requests.
+
+    Args:
+        ends_process: Ignore signals after the training too, if one has stopped it: Python's own handlers would end a
+            command with another exit code while it prints its result or shuts down.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, ends_process: bool = False) -> None:
+        self._ends_process = ends_process
         self.signal: signal.Signals | None = None
         self._received = 0
-        self._before: dict[int, Any] = {}
+        self._before: dict[int, Handler] = {}
 
     def __enter__(self) -> Stop:
         if threading.current_thread() is threading.main_thread():
@@ -59,14 +49,14 @@ class Stop:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        ignores = _process.ends_with_training and self.signal is not None
+        ignores = self._ends_process and self.signal is not None
         for each, handler in self._before.items():
             signal.signal(each, signal.SIG_IGN if ignores else handler)
         self._before = {}
 
     @property
     def exit_code(self) -> int:
-        """What a shell expects of a program that this signal ended: 129, 130 or 143; 0 if there was none."""
+        """Exit code that a shell expects after this signal: 129, 130 or 143; 0 without a signal."""
         return 128 + self.signal if self.signal else 0
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
@@ -82,4 +72,4 @@ class Stop:
         elif self._received == PATIENCE + 1:
             raise Interrupted(self.exit_code)
         else:
-            os._exit(self.exit_code)  # it does not even end: cleaning up is stuck
+            os._exit(self.exit_code)  # cleaning up is stuck

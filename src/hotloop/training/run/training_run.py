@@ -1,7 +1,7 @@
-"""What surrounds a training loop: run directory, recording, limits, progress, evaluation, checkpoints, signals.
+"""Everything around a training loop: run directory, recording, limits, progress, evaluation, checkpoints, signals.
 
-Pipelines leave all this here and keep their loops short. Nothing in this file changes the state of the training: the
-same seed gives the same weights.
+This keeps the loops of the pipelines short. Nothing here changes the state of the training: the same seed gives the
+same weights.
 """
 
 from __future__ import annotations
@@ -14,15 +14,18 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol
+from typing import Generic, Protocol, Self, TypeVar
 
 from hotloop.clock import now_ns
-from hotloop.errors import HotloopError, Interrupted, exit_code_of
+from hotloop.counters import steps_per_episode
+from hotloop.errors import HotloopError, Interrupted, exit_code_of, interrupt_in
 from hotloop.files import make_private, resolved, write_whole
+from hotloop.json_types import Json
 from hotloop.phases import Phase
 from hotloop.run_directory import default_path
 from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver, not_finite, reason_of
+from hotloop.training.run.config_checks import Config
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import CSV, Scalars, check_tensorboard, check_wandb
 from hotloop.training.run.interval import Interval
@@ -31,24 +34,30 @@ from hotloop.training.run.phase_timer import Laps
 from hotloop.training.run.progress import Bar
 from hotloop.training.run.recording import NoRecording, Recording, RunInfo
 from hotloop.training.run.result import Result, peak_rss_bytes
-from hotloop.training.run.resume import Saved, read_saved
+from hotloop.training.run.saved_training import Saved, read_saved
 from hotloop.training.run.stopping import Stop
 from hotloop.training.state_checks import text_in
 
 DEFAULT_SECONDS = 600.0
 REPORT_NS = 500_000_000
 ROW_EVERY = 2
-"""Reports for one row of the curves: the bar moves twice a second, the curves have a point a second."""
+"""The curves get a row at every second report, that is, one per second."""
 NOT_SAVED = 2
 """Exit code of a run whose last checkpoint could not be written, or would hold weights that are not finite."""
+ConfigT = TypeVar("ConfigT", bound=Config)
+ConfigT_co = TypeVar("ConfigT_co", bound=Config, covariant=True)
 
 
-class Trainee(Protocol):
-    """What a `TrainingRun` needs from the training that it surrounds."""
+class Trainee(Protocol[ConfigT_co]):
+    """What a `TrainingRun` needs from the training inside it."""
 
-    config: Any
     counts: Counts
     episodes: Episodes
+
+    @property
+    def config(self) -> ConfigT_co:
+        """The configuration, with the kernel that was chosen."""
+        ...
 
     def scalars(self) -> dict[str, float | None]:
         """Return what to show besides counts and returns: loss, ε. Always the same names."""
@@ -58,12 +67,12 @@ class Trainee(Protocol):
         """Play greedy episodes on held-out seeds; return eval_return, eval_score, success_rate."""
         ...
 
-    def state(self) -> tuple[checkpoint.Groups, dict[str, Any]]:
-        """Return everything that a checkpoint needs: arrays, and what JSON holds."""
+    def state(self) -> tuple[checkpoint.Groups, dict[str, Json]]:
+        """Return everything that a checkpoint needs: arrays and JSON values."""
         ...
 
 
-class TrainingRun:
+class TrainingRun(Generic[ConfigT]):
     """A run from its directory to its result; use as a context manager around the loop.
 
     Args:
@@ -73,7 +82,7 @@ class TrainingRun:
         recording: The recorder around the run, if there is one.
     """
 
-    def __init__(self, pipeline: str, config: Any, options: Options, recording: Recording | None = None) -> None:
+    def __init__(self, pipeline: str, config: ConfigT, options: Options, recording: Recording | None = None) -> None:
         configuration.check_finite(config)
         self.pipeline = pipeline
         self.timed = Laps()
@@ -81,7 +90,7 @@ class TrainingRun:
         self.config = self._resumed(config)
         self.run_dir = options.out or default_path([pipeline])
         self._options = _with_limit(options)
-        self._stop = Stop()
+        self._stop = Stop(options.ends_process)
         self._bar = Bar(pipeline, quiet=options.quiet)
         self._saver = Saver(self.run_dir, options.keep, self.warn)
         self._open = ExitStack()
@@ -94,14 +103,14 @@ class TrainingRun:
         self._made_dir = False
         self._error: BaseException | None = None
 
-    def __enter__(self) -> TrainingRun:
+    def __enter__(self) -> Self:
         self._started_ns = now_ns()
         if self._options.wandb:
             check_wandb()
         if self._options.tensorboard:
             check_tensorboard()
         self._made_dir = _make_empty(self.run_dir)
-        # First in, last out: a second signal must not end the run while its recording is completed.
+        # Entered first, left last: a second signal must not end the run while its recording is completed.
         self._open.enter_context(self._stop)
         before = self.checkpoint.counts.as_dict() if self.checkpoint is not None else None
         self._recording.start(RunInfo(self.pipeline, self.run_dir, asdict(self.config), before, self.say))
@@ -117,36 +126,36 @@ class TrainingRun:
         finally:
             self._open.close()
         if isinstance(error, HotloopError) and not self._has_begun:
-            # A mistake in the call: nothing was trained, and nothing is left that looks like a run.
+            # A wrong call: nothing was trained, so leave nothing that looks like a run.
             _clear(self.run_dir, itself=self._made_dir)
 
     def _save_before_end(self, error: HotloopError) -> None:
         """Keep what was learned before an error ends the run, such as workers that cannot be replaced."""
         wrong = not_finite(self._trainee.state()[0])
-        if wrong is not None:  # that is the cause; the error is one of its effects
+        if wrong is not None:  # the error is a consequence of this
             raise HotloopError(self._saver.describe_divergence(self._trainee.counts.env_steps, wrong)) from error
         if self._save():
-            self.say(f"hotloop: saved {self._saver.last} before it ended: go on with --resume {self.run_dir}")
+            self.say(f"hotloop: saved {self._saver.last} before it ended: continue with --resume {self.run_dir}")
             self._write_row(self._numbers())
 
     def say(self, text: str) -> None:
-        """Tell the user something."""
+        """Print a line, unless the run is quiet."""
         self._bar.say(text)
 
     def warn(self, text: str) -> None:
-        """Show a warning, also where progress is not shown."""
+        """Print a warning, even if the run is quiet."""
         self._bar.warn(f"hotloop: warning: {text}")
 
     @contextmanager
     def preparing(self, what: str) -> Iterator[None]:
-        """Show what is being built or compiled, and how long it took."""
+        """Show what is being built or compiled, and how long that took."""
         begun_ns = now_ns()
         self._bar.stage(what)
         yield
         self._bar.staged((now_ns() - begun_ns) / 1e9)
 
-    def begin(self, trainee: Trainee) -> None:
-        """Start the clock: everything is built and compiled."""
+    def begin(self, trainee: Trainee[ConfigT]) -> None:
+        """Start the clock. Everything is built and compiled."""
         self._trainee = trainee
         self.config = trainee.config
         settings = {"project": "hotloop", "config": asdict(self.config)} if self._options.wandb else None
@@ -171,11 +180,11 @@ class TrainingRun:
         self._begun_ns = self._interval.began_ns
 
     def going(self) -> bool:
-        """Say whether the loop should take another step."""
+        """Return whether the loop should take another step."""
         return not self._stopped_by()
 
     def after_step(self) -> None:
-        """Report, evaluate and save, where it is time to."""
+        """Report, evaluate and save if due."""
         counts, options = self._trainee.counts, self._options
         if _crossed(self._evaluated.env_steps, counts.env_steps, options.eval_every):
             self._evaluated = replace(counts)
@@ -191,7 +200,7 @@ class TrainingRun:
                 self._recording.print_summary()
 
     def finish(self) -> Result:
-        """Evaluate and save a last time; return the result."""
+        """Evaluate and save one last time; return the result."""
         stopped_by = self._stopped_by() or "end"
         trained_s = self._elapsed_s()
         if self._interval.advanced:
@@ -201,17 +210,17 @@ class TrainingRun:
         if not self._stop.signal:
             self._evaluate()
         self._write_row(self._numbers())
-        # The warning says why it was not written. What was trained since the newest checkpoint is lost then.
+        # If it is not saved, a warning has said why. What was learned since the newest checkpoint is lost.
         self._exit_code = self._stop.exit_code if self._save(ends=True) else NOT_SAVED
         result = self._result(stopped_by, trained_s)
         try:
             write_whole(self.run_dir / "result.json", f"{result.as_json()}\n".encode())
         except OSError as error:
-            self.warn(f"cannot write {self.run_dir / 'result.json'} ({reason_of(error)}): it is printed only")
+            self.warn(f"cannot write {self.run_dir / 'result.json'} ({reason_of(error)}): the result is only printed")
         return result
 
-    def _resumed(self, config: Any) -> Any:
-        """Return the configuration of the checkpoint, which the given one must equal; its kernel is kept."""
+    def _resumed(self, config: ConfigT) -> ConfigT:
+        """Return the configuration with the kernel of the checkpoint. Otherwise the two must be equal."""
         if self.checkpoint is None:
             return config
         theirs = self.checkpoint.config
@@ -222,7 +231,7 @@ class TrainingRun:
         return replace(config, kernel=text_in(theirs, "kernel")) if config.kernel == "auto" else config
 
     def _carry_over(self, source: Saved) -> None:
-        """Take along the earlier run's curve, the checkpoint that is resumed, and the best one."""
+        """Copy the earlier run's curve, the checkpoint that is resumed, and the best one into this run."""
         self._best = source.best
         self._scalars.carry_on(resolved(source.path).parent.parent / CSV, source.counts.env_steps)
         self._saver.continue_from(source.path, source.counts.env_steps)
@@ -244,9 +253,9 @@ class TrainingRun:
 
     def _share_done(self) -> float:
         counts, options = self._trainee.counts, self._options
-        done = ((counts.env_steps, options.steps), (counts.episodes, options.episodes),
-                (self._elapsed_s(), options.seconds))  # fmt: skip
-        return max(value / limit for value, limit in done if limit is not None)
+        done = (counts.env_steps, counts.episodes, self._elapsed_s())
+        limits = (options.steps, options.episodes, options.seconds)
+        return max(value / limit for value, limit in zip(done, limits, strict=True) if limit is not None)
 
     def _report(self) -> None:
         numbers = self._numbers()
@@ -261,7 +270,7 @@ class TrainingRun:
         self._scalars.write(self._trainee.counts.env_steps, named)
 
     def _numbers(self) -> dict[str, float | None]:
-        """Return the present numbers: totals, rates since the last report, means, shares of the phases."""
+        """Return the current numbers: totals, rates since the last report, means, shares of the phases."""
         return {
             **self._trainee.counts.as_row(),
             "seconds": self._elapsed_s(),
@@ -284,17 +293,17 @@ class TrainingRun:
             if self._save():
                 self._saver.mark_best()
             else:
-                self._best = before  # that agent is lost: another may become the best
+                self._best = before  # that agent is lost, so another may become the best
         self.say(
             f"{self.pipeline}: {self._options.eval_episodes} greedy episodes at {self._trainee.counts.env_steps:,} "
             f"steps: score {score:.2f} (best {max(score, self._best or score):.2f})"
         )
 
     def _save(self, ends: bool = False) -> bool:
-        """Write a checkpoint; return whether there is one of this step."""
+        """Write a checkpoint; return whether this step has one."""
         counts = self._trainee.counts
         if (counts.env_steps, self._best) == self._saved:
-            return True  # nothing has happened since
+            return True  # nothing changed since
         with self.timed("checkpoint", Phase.CHECKPOINT):
             groups, meta = self._trainee.state()
             meta |= {"pipeline": self.pipeline, "config": asdict(self.config), "best": self._best}
@@ -309,7 +318,8 @@ class TrainingRun:
         warmup_s = (self._begun_ns - self._started_ns) / 1e9
         return Result(
             pipeline=self.pipeline,
-            **counts.as_row(),
+            **counts.as_dict(),
+            steps_per_episode=steps_per_episode(counts.env_steps, counts.episodes),
             counts=here.as_row(),
             seconds=warmup_s + self._elapsed_s(),
             warmup_seconds=warmup_s,
@@ -335,18 +345,17 @@ class TrainingRun:
 
 def _to_resume(pipeline: str, path: Path) -> Saved:
     found = read_saved(path)
-    theirs = found.pipeline
-    if theirs != pipeline:
-        command = shlex.join(["hotloop", "train", str(theirs), "--resume", str(path)])
-        raise HotloopError(f"{path} is of pipeline {theirs}, not {pipeline}: `{command}`")
+    if found.pipeline != pipeline:
+        command = shlex.join(["hotloop", "train", found.pipeline, "--resume", str(path)])
+        raise HotloopError(f"{path} is of pipeline {found.pipeline}, not {pipeline}: `{command}`")
     if found.agent_only:
-        raise HotloopError(f"{path} holds an agent alone, without replay and optimiser: resume the run it is from")
+        raise HotloopError(f"{path} holds only an agent, without replay and optimiser: resume the run it is from")
     checkpoint.check_best(resolved(found.path).parent)
     return found
 
 
 def _make_empty(path: Path) -> bool:
-    """Make a run directory; return whether it was not there before."""
+    """Create a run directory; return whether it is new."""
     there = path.exists()
     if there and (not path.is_dir() or any(path.iterdir())):
         raise HotloopError(f"{path} is not an empty directory: choose another with --out, or remove it")
@@ -358,15 +367,13 @@ def _make_empty(path: Path) -> bool:
 
 
 def _code_of(error: BaseException | None) -> int:
-    """Return the exit code of a training that an error ends; 0 for none."""
-    # A Ctrl-C that comes while compiled code runs is the cause of a SystemError.
-    cause = error.__cause__ if isinstance(error, SystemError) else None
-    cause = cause if isinstance(cause, KeyboardInterrupt) else error
+    """Return the exit code of a training that ended with this error; 0 for none."""
+    cause = interrupt_in(error) or error
     return cause.exit_code if isinstance(cause, Interrupted) else exit_code_of(cause)
 
 
 def _clear(path: Path, itself: bool) -> None:
-    """Remove what was written into a run directory, and the directory itself if it was made for the run."""
+    """Empty a run directory, or remove it if it was created for the run."""
     if itself:
         shutil.rmtree(path, ignore_errors=True)
         return
@@ -383,5 +390,5 @@ def _with_limit(options: Options) -> Options:
 
 
 def _crossed(before: int, now: int, every: int) -> bool:
-    """Say whether a multiple of `every` lies in (before, now]."""
+    """Return whether a multiple of `every` lies in (before, now]."""
     return every > 0 and now // every > before // every

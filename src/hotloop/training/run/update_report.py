@@ -1,10 +1,8 @@
-"""What an update of SAC spends its time on, printed for every tenth: phases, layers, and the FLOP/s that each implies.
+"""Prints where every tenth update of SAC spends its time: phases, layers, and the FLOP/s that each implies.
 
-Times are taken around finished work: on a CPU the work is done when the call returns; a GPU is waited for. The
-whole is timed by itself, from before a batch is sampled until it is learnt from. A part lies in its phase and is not
-counted twice; what no part accounts for is shown as the rest of a phase, and what no phase accounts for as the time
-between. A number of FLOP/s above what this machine can do, measured by a matrix product, would show that a time is
-wrong: it is marked.
+A GPU is synchronised before each reading of the clock. The whole update is timed separately, including its sampling.
+Time of a phase outside its parts is shown as its rest, and time outside all phases as the time between them. FLOP/s
+above what this machine reaches in a matrix product mean that a time is wrong; they are marked.
 """
 
 from __future__ import annotations
@@ -26,7 +24,7 @@ SHOWN = (SAMPLE, *PHASES)
 """The phases of the table, in their order."""
 PEAK_SIDE, PEAK_TRIES = 1024, 5
 SURELY = 1.2
-"""More than this times the measured peak cannot be."""
+"""More than this times the measured peak is impossible."""
 Key = tuple[str, str]
 """A phase and a part of it; the part "" is the phase itself."""
 
@@ -53,7 +51,7 @@ class UpdateReport:
 
     @contextmanager
     def whole(self) -> Iterator[None]:
-        """Time one update from before its batch is sampled to its end, and print it if it is a tenth."""
+        """Time one update, including the sampling of its batch. Print every tenth."""
         self.ns = {}
         begin = self._now()
         yield
@@ -63,7 +61,7 @@ class UpdateReport:
             self._say(table(self._updates, self.whole_ns, self.ns, self._flops, self._peak))
 
     def __call__(self, name: str, /) -> AbstractContextManager[object]:
-        """Time a phase, or within one a part of it; it is a span of the recording, too."""
+        """Time a phase, or a part of the current one. It is also a span of the recording."""
         return self._timed(name)
 
     @contextmanager
@@ -79,7 +77,7 @@ class UpdateReport:
         self.ns[key] = self.ns.get(key, 0) + self._now() - begin
 
     def _now(self) -> int:
-        """Return the time when all work so far is done; only a GPU works on after a call has returned."""
+        """Return the time after all work is done. A GPU is still busy when a call returns."""
         if self._device.type == "cuda":
             torch.cuda.synchronize(self._device)
         elif self._device.type == "mps":
@@ -88,14 +86,14 @@ class UpdateReport:
 
 
 def table(update: int, whole: int, ns: dict[Key, int], flops: dict[Key, float], peak: float) -> str:
-    """Write the phases of one update as text.
+    """Return the phases of one update as text.
 
     Args:
-        update: Its number.
-        whole: Its time, in ns, that of its sampling included.
+        update: Number of the update.
+        whole: Time of the update and its sampling, ns.
         ns: Time of each phase and part.
-        flops: Work of each that is known.
-        peak: What this machine can do, in FLOP/s.
+        flops: Operations of each phase and part, where known.
+        peak: FLOP/s that this machine can reach.
     """
     lines = [
         f"update {update}: {whole / 1e6:.2f} ms with its sampling; "
@@ -121,21 +119,21 @@ def _line(name: str, ns: int, flops: float | None, whole: int, peak: float) -> s
 
 
 def peak_flops_per_s(device: torch.device) -> float:
-    """Measure what this machine does at best, in FLOP/s, by a product of matrices."""
+    """Measure the peak FLOP/s of this machine with a matrix product."""
     a = torch.rand(PEAK_SIDE, PEAK_SIDE, device=device)
     best = float("inf")
     for _ in range(PEAK_TRIES):
         begin = now_ns()
-        (a @ a)[0, 0].item()  # waits for it
+        (a @ a)[0, 0].item()  # waits for the result
         best = min(best, (now_ns() - begin) / 1e9)
     return 2 * PEAK_SIDE**3 / best
 
 
 def flops_of(learner: SAC) -> dict[Key, float]:
-    """Return the work of an update by phase and part: two operations for each multiplication in a layer.
+    """Return the operations of an update by phase and part: two for each multiplication in a layer.
 
-    A backward pass does it twice, for the weights and for the input, but for the first convolution, whose input is
-    frames. The policy's gradient goes through the critics' layers to the action, once.
+    A backward pass takes twice as many, for weights and input; the first convolution, whose input is frames, has no
+    gradient of its input. The gradient of the policy passes once through the critics to the action.
     """
     config = learner.config
     shape, lean = config.shape, learner.kernel == "lean"
@@ -147,7 +145,7 @@ def flops_of(learner: SAC) -> dict[Key, float]:
         "actor": 0 if shape.shared else own + TWINS,
     }
     eye, first = sum(convs), convs[0] if convs else 0
-    # As one writes it, the critics' own gradients are computed in the actor's loss, too, and thrown away.
+    # The plain kernel also computes the gradients of the critics in the actor's loss, and discards them.
     wasted = 0 if lean else TWINS * critic + (0 if shape.shared else TWINS * (2 * eye - first))
     macs: dict[Key, float] = {}
     for phase, eyes in looked.items():
@@ -161,7 +159,7 @@ def flops_of(learner: SAC) -> dict[Key, float]:
 
 
 def conv_macs(shape: SACShape) -> list[int]:
-    """Multiplications of each convolution for one observation."""
+    """Return the multiplications of each convolution for one observation."""
     if not shape.has_frames:
         return []
     channels, sides = [shape.observation[0], *(each[0] for each in shape.convs)], conv_sides(shape)
@@ -171,7 +169,7 @@ def conv_macs(shape: SACShape) -> list[int]:
 
 
 def body_macs(shape: SACShape) -> tuple[int, int]:
-    """Multiplications of the layers behind the eye, of the policy and of one critic."""
+    """Return the multiplications of the layers after the convolutions, of the policy and of one critic."""
 
     def macs(beside: int, outputs: int) -> int:
         widths = [(shape.latent or shape.features) + beside, *shape.hidden, outputs]

@@ -1,7 +1,7 @@
-"""Warming up before the clock starts: kernels are compiled, and the learner's is chosen by measuring.
+"""Warming up before the clock starts: compile kernels, and choose the learner's by measuring.
 
-The very first run on a machine compiles for ten seconds and more. Compilers hold a lock, so a second process
-compiles the learner meanwhile and leaves the result in numba's cache on disk.
+The first run on a machine compiles for ten seconds or more. Compilers hold a lock, so a second process compiles the
+learner at the same time and leaves the result in numba's cache on disk.
 """
 
 from __future__ import annotations
@@ -14,19 +14,24 @@ from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-from hotloop.training.worker_process import start_worker
+from hotloop.json_types import Json
+from hotloop.training.run.config_checks import Config
+from hotloop.training.worker_process import start_worker, without_recording
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.kernel_choice import Measurable
 
 MOST_UPDATES = 8
 """Updates of one trial: more would only make it longer."""
 LONGEST_S = 60.0
 
 
-def settle_kernel(learner: Any, wanted: str, updates_per_call: int) -> str:
-    """Let a learner use the wanted kernel, or for "auto" the fastest, compiled; return its name.
+def settle_kernel(learner: Measurable, wanted: str, updates_per_call: int) -> str:
+    """Make a learner use the wanted kernel, or for "auto" the fastest, and compile it; return its name.
 
-    What is measured is a copy: the learner's state and random numbers stay as they are.
+    Kernels are tried on copies of the learner, so its state and random numbers do not change.
     """
     from hotloop.training.learn import choose_kernel
 
@@ -42,14 +47,14 @@ def settle_kernel(learner: Any, wanted: str, updates_per_call: int) -> str:
 
 @contextmanager
 def learner_compiled_ahead(
-    pipeline: str, config: Any, kernels: str, supported: Collection[str] = ("numba",)
+    pipeline: str, config: Config, kernels: str, supported: Collection[str] = ("numba",)
 ) -> Iterator[None]:
     """Compile the learner in another process while the block runs, if that was never done; then wait for it.
 
     Args:
-        pipeline: Its name.
+        pipeline: Name of the pipeline.
         config: Its configuration.
-        kernels: Module of the learner's numba kernels, by which it is seen whether they were ever compiled.
+        kernels: Module of the learner's numba kernels. If numba's cache has them, nothing is done.
         supported: Kernels that can run the network; without "numba" there is nothing to compile.
     """
     if config.kernel not in ("auto", "numba") or "numba" not in supported or not is_cold(kernels):
@@ -58,22 +63,20 @@ def learner_compiled_ahead(
     settings = json.dumps(asdict(config))
     program = f"import json; from {__name__} import compile_learner; "
     program += f"compile_learner({pipeline!r}, json.loads({settings!r}))"
-    # A recording that follows processes must not take this one for a part of the training.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HOTLOOP_")}
     quiet = subprocess.DEVNULL
-    process = start_worker(program, stdin=quiet, stdout=quiet, stderr=quiet, env=environment)
+    process = start_worker(program, stdin=quiet, stdout=quiet, stderr=quiet, env=without_recording())
     try:
         yield
         process.wait(LONGEST_S)
     except subprocess.TimeoutExpired:
-        pass  # then it is compiled here
+        pass  # the learner is compiled in this process instead
     finally:
         process.kill()
         process.wait()
 
 
 def is_cold(module: str) -> bool:
-    """Say whether numba's cache on disk has nothing of a module. A wrong guess costs time and nothing else."""
+    """Return whether numba's cache on disk has nothing of a module. A wrong guess costs only time."""
     spec = importlib.util.find_spec(module)
     if spec is None or spec.origin is None:
         return False
@@ -86,8 +89,8 @@ def is_cold(module: str) -> bool:
     return bool(os.environ.get("NUMBA_CACHE_DIR")) or not any((file.parent / "__pycache__").glob(index))
 
 
-def compile_learner(name: str, settings: dict[str, Any]) -> None:
-    """Compile the numba kernels of a pipeline's learner, so that they are in the cache."""
+def compile_learner(name: str, settings: dict[str, Json]) -> None:
+    """Compile the numba kernels of a pipeline's learner into the cache."""
     import numpy as np
 
     from hotloop.training.registry import pipeline

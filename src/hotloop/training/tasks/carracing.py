@@ -1,13 +1,15 @@
-"""CarRacing as its pipeline plays it: the cars of a configuration, stacks of frames, and laps on held-out tracks."""
+"""CarRacing for its pipeline: options, environments, and laps on held-out tracks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.training.tasks.frame_stack import FrameStacks
 from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
 from hotloop.training.tasks.terminal_image import as_text
 
@@ -22,47 +24,30 @@ ACTION_SIZE = {"three": 3, "two": 2}
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
-class Game(Protocol):
-    """The fields of a configuration that define the game and the observation."""
+@dataclass(frozen=True, slots=True)
+class GameOptions:
+    """The options of the game and of the observation, which the pipeline's configuration extends."""
 
-    @property
-    def state(self) -> Literal["visual", "vector"]: ...  # noqa: D102
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def stack(self) -> int: ...  # noqa: D102
-    @property
-    def supersample(self) -> int: ...  # noqa: D102
-    @property
-    def indicators(self) -> bool: ...  # noqa: D102
-    @property
-    def action_form(self) -> Literal["three", "two"]: ...  # noqa: D102
-    @property
-    def action_repeat(self) -> int: ...  # noqa: D102
-    @property
-    def max_frames(self) -> int: ...  # noqa: D102
-
-
-class Stacks:
-    """The last frames of N cars, oldest first: uint8 [N, stack, S, S]. Of numbers, [N, F], only the last are kept."""
-
-    def __init__(self, seen: np.ndarray, stack: int) -> None:
-        self._stacked = seen.ndim == 3
-        self.seen = np.repeat(seen[:, None], stack, axis=1) if self._stacked else seen
-
-    def push(self, seen: np.ndarray, begun: np.ndarray) -> None:
-        """Add the newest observation, [N, ...]. Where an episode has started, [N] bool, it fills the whole stack."""
-        if not self._stacked:
-            self.seen = seen
-            return
-        stacks = np.empty_like(self.seen)
-        stacks[:, :-1], stacks[:, -1] = self.seen[:, 1:], seen
-        stacks[begun] = seen[begun, None]
-        self.seen = stacks
+    state: Literal["visual", "vector"] = "visual"
+    """Observation: grey pixels, or 36 features."""
+    size: int = 64
+    """Pixels along a side: 64, 84 or 96."""
+    stack: int = 3
+    """Frames in an observation."""
+    supersample: int = 2
+    """Samples along each side of a pixel (antialiasing)."""
+    indicators: bool = True
+    """Show speed, steering and the like at the lower edge."""
+    action_form: Literal["three", "two"] = "two"
+    """three: steering, gas, brake; two: steering, and gas or brake in one number."""
+    action_repeat: int = 4
+    """Frames per decision."""
+    max_frames: int = 1000
+    """Frames until an episode is truncated."""
 
 
-def shape_seen(game: Game) -> tuple[int, ...]:
-    """Return the shape of what the agent sees: a stack of frames, or numbers."""
+def shape_seen(game: GameOptions) -> tuple[int, ...]:
+    """Return the shape of an observation: a stack of frames, or features."""
     from hotloop.training.envs.carracing.config import CarRacingConfig
 
     if game.state == "visual":
@@ -71,16 +56,16 @@ def shape_seen(game: Game) -> tuple[int, ...]:
 
 
 def make_env(
-    game: Game, num_envs: int, workers: int | None, patience: int = 0, recorded: bool = False
+    game: GameOptions, num_envs: int, workers: int | None, patience: int = 0, recorded: bool = False
 ) -> CarRacingVectorEnv:
-    """Make the cars of a configuration.
+    """Make the vector environment of a configuration.
 
     Args:
-        game: What is played.
-        num_envs: How many cars.
-        workers: Processes over which they are spread; 0: none, None: one for each core.
+        game: Options of the game.
+        num_envs: Number of cars.
+        workers: Worker processes; 0: none, None: one per core.
         patience: Frames without a new tile after which an episode is truncated; 0: never.
-        recorded: Whether the workers record themselves, too, if this process is being recorded.
+        recorded: Whether workers are recorded too when this process is recorded.
 
     Raises:
         HotloopError: Box2D is not installed.
@@ -94,50 +79,50 @@ def make_env(
     return CarRacingVectorEnv(num_envs, workers=workers, patience=patience, recorded=recorded, **_options(game))
 
 
-def controls(actions: np.ndarray, game: Game) -> np.ndarray:
-    """Turn an agent's numbers, all from -1 to 1, into those that the game takes: gas and brake are from 0 to 1."""
+def controls(actions: np.ndarray, game: GameOptions) -> np.ndarray:
+    """Convert actions in [-1, 1] to the game's controls, where gas and brake are in [0, 1]."""
     if game.action_form == "two":
         return actions
     return np.concatenate([actions[:, :1], (actions[:, 1:] + 1) / 2], axis=1)
 
 
 def frames_driven(info: dict[str, Any], before: np.ndarray | int) -> tuple[int, np.ndarray]:
-    """Return how many frames all cars drove in a step, and how many each has in its episode now, [N].
+    """Return the frames that all cars drove in a step, and the frames of each car's current episode, [N].
 
-    An episode may end within the frames for which a decision is held: it is the environment that knows.
+    An episode may end before its last decision is over, so only the environment knows the number.
 
     Args:
-        info: Of the step.
-        before: Frames of each car's episode before it, [N].
+        info: Info of the step.
+        before: Frames of each car's episode before the step, [N].
     """
     after = info.get("final_info", info)["frames"]
     # A car whose worker died may show the frames of a new episode already.
     return int(np.maximum(after - before, 0).sum()), info["frames"]
 
 
-def home(game: Game) -> str:
-    """Where it was trained."""
+def home(game: GameOptions) -> str:
+    """Return the place that the agent was trained in."""
     return OURS
 
 
-def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:
-    """Return where to drive: in our environment and, with --official, in Gymnasium's own."""
+def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[str]:
+    """Return the environments to drive in: ours and, with --official, Gymnasium's too."""
     if boards:
         raise HotloopError(f"--board {boards[0]}: CarRacing has no board; leave it out")
     if official and game.state == "vector":
-        raise HotloopError("--official: Gymnasium's environment shows no numbers, only pixels; leave it out")
+        raise HotloopError("--official: Gymnasium's environment has only pixels, no features; leave it out")
     return [OURS, OFFICIAL] if official else [OURS]
 
 
-def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS, *, choosing: bool = False) -> Played:
+def play_episodes(act: Act, game: GameOptions, episodes: int, place: str = OURS, *, choosing: bool = False) -> Played:
     """Drive on held-out tracks, each to the end of its episode.
 
     Args:
         act: Observations [E, ...] to actions [E, A].
-        game: What is played.
-        episodes: E.
+        game: Options of the game.
+        episodes: Number of episodes, E.
         place: Our environment, or Gymnasium's.
-        choosing: Drive the tracks that choose the best checkpoint, not those that test it. In our environment only.
+        choosing: Use the tracks for choosing the best checkpoint, not those for testing it. Our environment only.
     """
     if place == OFFICIAL:
         return _merged([_drive_official(act, game, number) for number in range(episodes)])
@@ -147,7 +132,7 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS, *, cho
     going = np.ones(episodes, np.bool_)
     try:
         obs, _ = env.reset(seed=held_out_seeds(episodes, np.uint32, choosing=choosing))
-        stacks = Stacks(obs, game.stack)
+        stacks = FrameStacks(obs, game.stack)
         while going.any():
             obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game))
             returned += np.where(going, reward, 0)
@@ -162,8 +147,8 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str = OURS, *, cho
     return Played(returned, returned, length, cause, won="lap")
 
 
-def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> Iterator[Position]:
-    """Drive one of the held-out tracks and yield each position; pictures are Gymnasium's own."""
+def watch(act: Act, game: GameOptions, place: str, number: int, render_mode: str) -> Iterator[Position]:
+    """Drive one held-out track and yield each position; images are Gymnasium's own."""
     if place == OFFICIAL:
         yield from _watch_official(act, game, number, render_mode)
         return
@@ -171,19 +156,19 @@ def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> It
 
     env = CarRacingEnv(render_mode="rgb_array", **_options(game))
     obs, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
-    stacks, returned, steps, over = Stacks(obs[None], game.stack), 0.0, 0, False
+    stacks, returned, steps, over = FrameStacks(obs[None], game.stack), 0.0, 0, False
     draw = as_text(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     while not over:
         obs, reward, terminated, truncated, info = env.step(controls(act(stacks.seen), game)[0])
         over, returned, steps = terminated or truncated, returned + reward, steps + 1
-        stacks.push(obs[None], np.zeros(1, np.bool_))
+        stacks.push(obs[None])
         ended = _cause(terminated, bool(info.get("lap_finished"))) if over else None
         yield Position(draw, round(returned, 1), steps, ended)
     env.close()
 
 
-def _options(game: Game) -> dict[str, Any]:
+def _options(game: GameOptions) -> dict[str, Any]:
     names = ("state", "size", "supersample", "indicators", "action_form", "action_repeat", "max_frames")
     return {name: getattr(game, name) for name in names}
 
@@ -192,18 +177,18 @@ def _cause(terminated: bool, lap: bool) -> str:
     return "lap" if lap else "off the field" if terminated else "time"
 
 
-def _drive_official(act: Act, game: Game, number: int) -> Position:
+def _drive_official(act: Act, game: GameOptions, number: int) -> Position:
     """Drive one track of Gymnasium's environment to its end."""
     *_, last = _watch_official(act, game, number, "rgb_array")
     return last
 
 
-def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iterator[Position]:
+def _watch_official(act: Act, game: GameOptions, number: int, render_mode: str) -> Iterator[Position]:
     import gymnasium
 
     env: Any = gymnasium.make(OFFICIAL, render_mode="rgb_array", max_episode_steps=game.max_frames).unwrapped
     rgb, _ = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
-    stacks, returned, steps, frames, over = Stacks(as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
+    stacks, returned, steps, frames, over = FrameStacks(as_seen(rgb, game.size)[None], game.stack), 0.0, 0, 0, False
     draw = as_text(env.render) if render_mode == "ansi" else _smaller(env.render)
     yield Position(draw, 0.0, 0, None)
     terminated, info = False, {}
@@ -218,14 +203,14 @@ def _watch_official(act: Act, game: Game, number: int, render_mode: str) -> Iter
             if over:
                 break
         steps += 1
-        stacks.push(as_seen(rgb, game.size)[None], np.zeros(1, np.bool_))
+        stacks.push(as_seen(rgb, game.size)[None])
         ended = _cause(terminated, bool(info.get("lap_finished"))) if over else None
         yield Position(draw, round(returned, 1), steps, ended)
     env.close()
 
 
 def as_seen(rgb: np.ndarray, size: int) -> np.ndarray:
-    """Make of an official frame, uint8 [96, 96, 3], what the agent sees: grey, in its size."""
+    """Convert an official frame, uint8 [96, 96, 3], to the agent's observation: grey, in its size."""
     from PIL import Image
 
     grey = np.rint(rgb.astype(np.float32) @ GREY).astype(np.uint8)
@@ -240,12 +225,14 @@ def _merged(ends: list[Position]) -> Played:
     return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
 
 
-def _smaller(draw: Any) -> Any:
-    """Return a function that draws a picture at half its size: a film of a lap has hundreds."""
+def _smaller(draw: Callable[[], np.ndarray | None]) -> Callable[[], np.ndarray]:
+    """Return a function that renders at half the size: a GIF of a lap has hundreds of frames."""
 
     def picture() -> np.ndarray:
         from PIL import Image
 
-        return np.asarray(Image.fromarray(draw()).reduce(2))
+        image = draw()
+        assert image is not None
+        return np.asarray(Image.fromarray(image).reduce(2))
 
     return picture

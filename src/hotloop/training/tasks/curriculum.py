@@ -1,8 +1,8 @@
-"""How many of the last boards were solved, counted in the order in which they began: by that boards get harder.
+"""The share of recent boards that were solved, counted in the order in which they started. It decides on promotion.
 
-An episode that solves its board is short, the others last to the limit. Where all begin together, those that end first
-are the solved ones, and counted as they end any player would look perfect for a while. So an episode counts only when
-every other that began with it must have ended too.
+Solved episodes are short, unsolved ones run to the limit. If episodes were counted as they end, the first to end after
+a common start would all be solved, and any agent would look perfect for a while. So an episode counts only once every
+episode that started with it must have ended.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ import numpy as np
 from hotloop.training.state_checks import MOST, array_of
 
 RECENT = 100
-"""Boards that are looked back on; a few more where several began at once."""
+"""Number of boards that count; a few more if several started at once."""
 
 
 class Solved:
-    """Follows the episodes of N boards that are played side by side.
+    """Follows the episodes of N boards that are played in parallel.
 
     Args:
         boards: N.
-        longest: Steps after which an episode is truncated at the latest.
+        longest: Maximum length of an episode.
     """
 
     def __init__(self, boards: int, longest: int) -> None:
         self._longest = longest
         self._step = 0
         self._begun = np.zeros(boards, np.int64)
-        """[N]: the step after which the board's episode began."""
-        # A ring: how many episodes that began after a step have ended, and how many of them solved their board. Each
-        # board begins one in `longest` steps at least, so in so many rows there are 100 that have all ended.
+        """[N]: the step after which the board's episode started."""
+        # A ring with a row per step: of the episodes that started after it, how many have ended and how many were
+        # solved. Each board starts one in every `longest` steps, so this many rows hold 100 finished episodes.
         self._rows = np.zeros((longest * (-(-RECENT // boards) + 2), 2), np.int64)
 
     def step(self, ended: np.ndarray, solved: np.ndarray) -> None:
-        """Take in a vector step: [N] bool each; `solved` is read where an episode ended."""
+        """Add a vector step: [N] bool each; `solved` is read where an episode ended."""
         self._step += 1
         at = np.flatnonzero(ended)
         row = self._begun[at] % len(self._rows)
@@ -43,7 +43,7 @@ class Solved:
         self._begun[at] = self._step
 
     def share(self) -> float | None:
-        """Return which share of the last 100 boards was solved; None before there are as many."""
+        """Return the share of the last 100 boards that were solved; None before there are 100."""
         newest = self._step - self._longest
         settled = (newest - np.arange(len(self._rows) - self._longest)) % len(self._rows)
         ended, solved = self._rows[settled].cumsum(0).T
@@ -51,11 +51,11 @@ class Solved:
         return None if enough == len(ended) else float(solved[enough] / ended[enough])
 
     def state(self) -> dict[str, np.ndarray]:
-        """Return everything, for a checkpoint."""
+        """Return the state for a checkpoint."""
         return {"begun": self._begun.copy(), "rows": self._rows.copy(), "step": np.array(self._step)}
 
     def restore(self, state: dict[str, np.ndarray]) -> None:
-        """Go on from a checkpoint."""
+        """Continue from a checkpoint."""
         own = self.state()
         found = {name: array_of(state, name, array, low=0, high=MOST).copy() for name, array in own.items()}
         self._begun, self._rows, self._step = found["begun"], found["rows"], int(found["step"])

@@ -1,4 +1,4 @@
-"""What the games of the pipelines have in common: episodes that were played, a moment that is watched, seeds.
+"""What all games have in common: finished episodes, positions to render, seeds.
 
 A game is a module of this package with `PLACE`, `LIMIT`, `REMEMBERS`, `home`, `places`, `play_episodes` and `watch`.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,32 +15,32 @@ Act = Callable[[np.ndarray], np.ndarray]
 """Observations [N, ...] to actions [N, ...]."""
 
 HELD_OUT = 0x5EED
-"""Enters the seeds of evaluation games and of no training game, so that the two have nothing in common."""
+"""Part of the seeds of evaluation games only, so that training and evaluation share no game."""
 CHOOSING = 0xBE57
-"""Enters the seeds of evaluations during training. They choose the best checkpoint, which would look better than it is
-on the games that it was chosen by."""
+"""Part of the seeds of evaluations during training. They choose the best checkpoint, so its score on them is biased."""
 TRAINING = 0x7EAC
+SeedType = np.uint32 | np.uint64
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Episodes that were played to their end, [E] each."""
+    """Finished episodes, [E] each."""
 
     score: np.ndarray
-    """What the game counts: food eaten in Snake, in CarRacing the return."""
+    """The game's own score: food eaten in Snake, the return in CarRacing."""
     returned: np.ndarray
-    """Sum of rewards."""
+    """Return: sum of rewards."""
     length: np.ndarray
     """Steps."""
     cause: np.ndarray
-    """How each ended, as a word."""
+    """How each episode ended, as a word."""
     won: str
-    """The word for an episode that was won."""
+    """The word for success."""
     gap: np.ndarray | None = None
-    """Steps more than needed, in the episodes that were won, where that is known."""
+    """Steps beyond the optimum, in successful episodes, if the optimum is known."""
 
     def summary(self) -> dict[str, float | None]:
-        """Return what a training run reports of an evaluation."""
+        """Return the values that a training run reports."""
         return {
             "eval_return": float(self.returned.mean()),
             "eval_score": float(self.score.mean()),
@@ -49,28 +49,28 @@ class Played:
 
 
 class Position(NamedTuple):
-    """A moment of a game that is watched."""
+    """A position of a game that is being watched."""
 
-    draw: Callable[[], Any]
-    """Returns the picture: pixels [H, W, 3] or text. Only until the next position."""
+    draw: Callable[[], np.ndarray | str | None]
+    """Renders the position: pixels [H, W, 3] or text. Valid only until the next position."""
     score: float
     steps: int
     cause: str | None
-    """How the game ended, if it has."""
+    """How the game ended, if it has ended."""
 
 
-def training_seeds(seed: int, num_envs: int, dtype: Any = np.uint64) -> list[int]:
-    """Return the seeds of the training games, one each."""
+def training_seeds(seed: int, num_envs: int, dtype: type[SeedType] = np.uint64) -> list[int]:
+    """Return one seed per training game."""
     return np.random.SeedSequence([seed, TRAINING]).generate_state(num_envs, dtype).tolist()
 
 
-def held_out_seeds(episodes: int, dtype: Any = np.uint64, *, choosing: bool = False) -> list[int]:
-    """Return the seeds of evaluation games: the same for every run, so that scores can be compared.
+def held_out_seeds(episodes: int, dtype: type[SeedType] = np.uint64, *, choosing: bool = False) -> list[int]:
+    """Return the seeds of evaluation games: the same in every run, so that scores are comparable.
 
     Args:
-        episodes: How many.
-        dtype: Of the seeds.
-        choosing: Those of evaluations during training, by which the best checkpoint is chosen.
+        episodes: Number of seeds.
+        dtype: Type of the seeds.
+        choosing: Return the seeds of evaluations during training, which choose the best checkpoint.
     """
     word = CHOOSING if choosing else HELD_OUT
     return np.random.SeedSequence([word]).generate_state(episodes, dtype).tolist()

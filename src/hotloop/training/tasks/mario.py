@@ -1,17 +1,19 @@
-"""Mario as its pipeline plays it: the console of a configuration, and greedy episodes on held-out seeds.
+"""Mario for its pipeline: options, consoles, and greedy episodes on held-out seeds.
 
-An evaluation always disturbs the player: 0 to 30 frames pass before the first step, and a quarter of the actions is
-repeated, both by seed. The game itself has no chance in it, so that a list of buttons would do otherwise.
+The game is deterministic, so an agent could learn a list of button presses by heart. Evaluations prevent that: 0 to 30
+frames pass before the first step, and a quarter of the actions is repeated, both chosen by the seed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.training.tasks.frame_stack import FrameStacks
 from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
 from hotloop.training.tasks.terminal_image import as_text
 
@@ -23,45 +25,50 @@ LIMIT = "max_steps"
 REMEMBERS = False
 WON = "flag"
 NOOPS, STICKY = 30, 0.25
-"""Of held-out episodes."""
+"""Options of held-out episodes."""
 ENV = "hotloop.training.tasks.mario:make_env"
-"""Where another process finds how the game is made."""
+"""The function that makes the environment, for worker processes."""
 AUTO = "auto"
 
 
-class Game(Protocol):
-    """The fields of a configuration that define the game and the observation."""
+@dataclass(frozen=True, slots=True)
+class GameOptions:
+    """The options of the game and of the observation, which the pipeline's configuration extends."""
 
-    @property
-    def rom(self) -> str | None: ...  # noqa: D102
-    @property
-    def rom_unchecked(self) -> bool: ...  # noqa: D102
-    @property
-    def level(self) -> str: ...  # noqa: D102
-    @property
-    def actions(self) -> str: ...  # noqa: D102
-    @property
-    def skip(self) -> int: ...  # noqa: D102
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def stack(self) -> int: ...  # noqa: D102
-    @property
-    def patience(self) -> int: ...  # noqa: D102
-    @property
-    def max_steps(self) -> int: ...  # noqa: D102
-
-
-class Stack:
-    """The last frames of one console, oldest first: uint8 [1, stack, S, S]."""
-
-    def __init__(self, frame: np.ndarray, stack: int) -> None:
-        self.seen = np.repeat(frame[None, None], stack, axis=1)
-
-    def push(self, frame: np.ndarray) -> None:
-        """Add the newest frame, uint8 [S, S]."""
-        self.seen[:, :-1] = self.seen[:, 1:]
-        self.seen[:, -1] = frame
+    rom: str | None = None
+    """A cartridge in iNES format; without it, our own game, runner, is played."""
+    rom_unchecked: bool = False
+    """Accept a file that is not the known cartridge."""
+    level: str = "1-1"
+    """World and level, such as 1-1, or random for a random level in each episode."""
+    actions: Literal["simple", "complex"] = "simple"
+    """simple: 7 combinations of buttons; complex: 12."""
+    skip: int = 4
+    """Frames per action."""
+    size: int = 84
+    """Pixels along a side: 84 or 128."""
+    stack: int = 4
+    """Frames in an observation."""
+    start: Literal["auto", "begin", "route", "reached"] = "auto"
+    """Where training episodes start; auto: along the known route in runner, in other games at places reached before."""
+    begin_share: float = 0.5
+    """Share of episodes that start at the beginning of the level nevertheless."""
+    patience: int = 40
+    """An episode ends after this many steps without progress."""
+    max_steps: int = 0
+    """An episode is truncated after this many steps; 0: never."""
+    noops: int = 30
+    """Maximum number of frames, drawn at random, that pass before the first step."""
+    sticky: float = 0.25
+    """Probability that the previous action is repeated instead."""
+    reward_progress: float = 0.02
+    """Reward per pixel to the right."""
+    reward_death: float = -1.0
+    """Reward for losing the life."""
+    reward_flag: float = 2.0
+    """Reward for reaching the flag."""
+    reward_deadlock: float = -0.5
+    """Reward for an episode that ends because patience ran out."""
 
 
 def make_env(**options: Any) -> MarioEnv:
@@ -71,14 +78,14 @@ def make_env(**options: Any) -> MarioEnv:
     return MarioEnv(**options)
 
 
-def options_of(game: Game) -> dict[str, Any]:
-    """Return what every console of a configuration is made with."""
+def options_of(game: GameOptions) -> dict[str, Any]:
+    """Return the options shared by all consoles of a configuration."""
     names = ("rom", "rom_unchecked", "level", "actions", "skip", "size", "patience", "max_steps")
     return {name: getattr(game, name) for name in names}
 
 
-def training_options(game: Any) -> dict[str, Any]:
-    """Return what a console to learn on is made with."""
+def training_options(game: GameOptions) -> dict[str, Any]:
+    """Return the options of a console for training."""
     from hotloop.training.envs.nes import MarioRewards
 
     rewards = MarioRewards(game.reward_progress, game.reward_death, game.reward_flag, game.reward_deadlock)
@@ -86,23 +93,23 @@ def training_options(game: Any) -> dict[str, Any]:
     return options_of(game) | begin | {"noops": game.noops, "sticky": game.sticky, "rewards": rewards}
 
 
-def start_of(game: Any) -> str:
-    """Return where episodes begin: `auto` is along the known route of our own game, elsewhere where it has been."""
+def start_of(game: GameOptions) -> str:
+    """Resolve `auto`: start along the known route in our own game, at places reached before in others."""
     if game.start != AUTO:
         return game.start
     return "route" if plays_runner(game) else "reached"
 
 
-def plays_runner(game: Game) -> bool:
+def plays_runner(game: GameOptions) -> bool:
     """Say whether our own game is played."""
     from hotloop.training.envs.nes.rom import find_rom, is_runner
 
-    # Found anew each time: the file of a checkpoint may have been moved since.
+    # Looked up each time: the file may have been moved since the checkpoint was written.
     return is_runner(find_rom(game.rom, unchecked=game.rom_unchecked))
 
 
-def check(game: Any) -> None:
-    """Refuse a cartridge, a level or a way to begin that cannot be played, before anything is written or started."""
+def check(game: GameOptions) -> None:
+    """Raise HotloopError for a cartridge, level or start that cannot be played, before anything is written."""
     from hotloop.training.envs.nes.config import MarioConfig
     from hotloop.training.envs.nes.rom import find_rom
 
@@ -118,8 +125,8 @@ def check(game: Any) -> None:
         levels(game, [game.level])
 
 
-def levels(game: Game, names: list[str]) -> list[str]:
-    """Return these levels, all of which the cartridge must have."""
+def levels(game: GameOptions, names: list[str]) -> list[str]:
+    """Check that the cartridge has these levels, and return them."""
     known = known_levels(game)
     for name in names:
         if name not in known:
@@ -127,38 +134,38 @@ def levels(game: Game, names: list[str]) -> list[str]:
     return names
 
 
-def known_levels(game: Game) -> tuple[str, ...]:
+def known_levels(game: GameOptions) -> tuple[str, ...]:
     """Return the levels of the cartridge."""
     from hotloop.training.envs.nes.start_states import CARTRIDGE_LEVELS, RUNNER_LEVELS
 
     return RUNNER_LEVELS if plays_runner(game) else CARTRIDGE_LEVELS
 
 
-def home(game: Game) -> str:
-    """Where it was trained."""
+def home(game: GameOptions) -> str:
+    """Return the place that the agent was trained in."""
     return game.level
 
 
-def places(game: Game, boards: list[int] | None, official: bool) -> list[str]:
-    """Return the levels to play: that of the training, or all if they were drawn."""
+def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[str]:
+    """Return the levels to play: the one trained on, or all if training drew random levels."""
     if official or boards:
         raise HotloopError("--board and --official are for other games: leave them out, or choose by --level")
     return list(known_levels(game)) if game.level == "random" else [game.level]
 
 
-def play_episodes(act: Act, game: Game, episodes: int, place: str, *, choosing: bool = False) -> Played:
-    """Play held-out episodes of a level greedily, one after the other, as there is one emulator in a process.
+def play_episodes(act: Act, game: GameOptions, episodes: int, place: str, *, choosing: bool = False) -> Played:
+    """Play held-out episodes of a level greedily, one after the other: a process can have only one emulator.
 
     Args:
         act: Observations [1, stack, S, S] to actions [1].
-        game: What is played.
-        episodes: E.
+        game: Options of the game.
+        episodes: Number of episodes, E.
         place: The level.
-        choosing: Play the episodes that choose the best checkpoint, not those that test it.
+        choosing: Use the seeds for choosing the best checkpoint, not those for testing it.
     """
     import torch
 
-    # A single observation is too little for two threads: waking the second takes longer than it saves.
+    # For a single observation, waking a second thread takes longer than it saves.
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -167,16 +174,16 @@ def play_episodes(act: Act, game: Game, episodes: int, place: str, *, choosing: 
         torch.set_num_threads(before)
 
 
-def _play(act: Act, game: Game, seeds: list[int], place: str) -> Played:
+def _play(act: Act, game: GameOptions, seeds: list[int], place: str) -> Played:
     rows = []
     env = make_env(**options_of(game) | {"level": place, "noops": NOOPS, "sticky": STICKY})
     try:
         for seed in seeds:
             frame, _ = env.reset(seed=seed)
-            stack, returned, over, info = Stack(frame, game.stack), 0.0, False, {}
+            stack, returned, over, info = FrameStacks(frame[None], game.stack), 0.0, False, {}
             while not over:
                 frame, reward, terminated, truncated, info = env.step(int(act(stack.seen)[0]))
-                stack.push(frame)
+                stack.push(frame[None])
                 returned, over = returned + reward, terminated or truncated
             rows.append((info["distance"], returned, info["steps"], info["cause"]))
     finally:
@@ -185,18 +192,18 @@ def _play(act: Act, game: Game, seeds: list[int], place: str) -> Played:
     return Played(np.array(distance), np.array(returns), np.array(length), np.array(cause, object), won=WON)
 
 
-def watch(act: Act, game: Game, place: str, number: int, render_mode: str) -> Generator[Position]:
-    """Play one of the held-out episodes and yield each position; pictures are the console's."""
+def watch(act: Act, game: GameOptions, place: str, number: int, render_mode: str) -> Generator[Position]:
+    """Play one held-out episode and yield each position; images are the console's."""
     made = options_of(game) | {"level": place, "noops": NOOPS, "sticky": STICKY}
     env = make_env(render_mode="rgb_array", **made)
     try:
         frame, info = env.reset(seed=held_out_seeds(number + 1, np.uint32)[number])
-        stack, over = Stack(frame, game.stack), False
+        stack, over = FrameStacks(frame[None], game.stack), False
         draw = as_text(env.render) if render_mode == "ansi" else env.render
         yield Position(draw, info["distance"], 0, None)
         while not over:
             frame, _, terminated, truncated, info = env.step(int(act(stack.seen)[0]))
-            stack.push(frame)
+            stack.push(frame[None])
             over = terminated or truncated
             yield Position(draw, info["distance"], info["steps"], info["cause"] if over else None)
     finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hotloop.errors import HotloopError
 from hotloop.training.run.warm_up import settle_kernel
 from hotloop.training.tasks import mario
 
@@ -13,18 +14,28 @@ if TYPE_CHECKING:
     from hotloop.training.learn.frame_dqn.policy import Exploration
     from hotloop.training.pipelines.dqn_mario import Config
     from hotloop.training.replay import FrameReplay
+    from hotloop.training.run.saved_training import Saved
 
 NETWORKS = {"small": ((4, 4), (3, 2), (3, 2)), "nature": ((8, 4), (4, 2), (3, 1))}
 """Kernel and stride of the three convolutions."""
 ACTIONS = {"simple": 7, "complex": 12}
 AHEAD = 32
-"""Steps that workers may be ahead of the learner, at most."""
+"""Maximum number of steps that workers may be ahead of the learner."""
 FIGURES = ("distance", "flag", "cause")
 """Fields reported for each episode."""
 
 
+def check_resume(saved: Saved | None, config: Config) -> None:
+    """Raise HotloopError if a run is resumed with another number of workers."""
+    if saved is not None and saved.config.get("workers") != config.workers:
+        raise HotloopError(
+            f"cannot resume with --workers {config.workers}: each has its own part of the replay, and there were "
+            f"{saved.config.get('workers')}; leave it out"
+        )
+
+
 def settle(learner: FrameDQN, config: Config) -> tuple[str, str]:
-    """Let the learner use the wanted kernel, or for `auto` the fastest.
+    """Switch the learner to the configured kernel, or for `auto` to the fastest.
 
     Returns:
         Its name, and a message about kernels that cannot be used here; usually empty.
@@ -40,18 +51,23 @@ def settle(learner: FrameDQN, config: Config) -> tuple[str, str]:
 
 
 def make_replay(config: Config) -> FrameReplay:
-    """Make the replay: in shared memory where other processes write it."""
+    """Make the replay buffer, in shared memory if workers write to it."""
     from hotloop.training.replay import FrameReplay, Prioritised
 
     return FrameReplay(
-        config.buffer, config.lanes, (config.size, config.size), config.stack, n_step=config.n_step,
-        gamma=config.gamma, prioritised=Prioritised(config.alpha, config.beta) if config.prioritised else None,
+        config.buffer,
+        config.lanes,
+        (config.size, config.size),
+        config.stack,
+        n_step=config.n_step,
+        gamma=config.gamma,
+        prioritised=Prioritised(config.alpha, config.beta) if config.prioritised else None,
         storage="shared" if config.workers else "memory",
-    )  # fmt: skip
+    )
 
 
 def explored(config: Config) -> Exploration:
-    """Return how much is tried by chance."""
+    """Return the schedule of exploration."""
     from hotloop.training.learn.frame_dqn.policy import Exploration
 
     return Exploration(config.epsilon_start, config.epsilon_end, config.epsilon_steps, config.hold)
@@ -83,13 +99,13 @@ def make_collector(config: Config, replay: FrameReplay, learner: FrameDQN, explo
 def ahead_of(replay: FrameReplay) -> int:
     """Return how many steps workers may be ahead of the learner.
 
-    That is half of the guard band at most: nothing that a checkpoint takes in is overwritten while it is written.
+    At most half of the guard band: then nothing is overwritten while a checkpoint saves it.
     """
     return min(AHEAD, replay.ring.shape.guard // 2)
 
 
 def gpu_busy() -> float | None:
-    """Return for what share of the last moments the GPU was busy; None where none is in use, or it does not tell."""
+    """Return the GPU's recent utilisation as a share; None if none is in use or it is unknown."""
     import torch
 
     if not torch.cuda.is_initialized():
@@ -101,16 +117,28 @@ def gpu_busy() -> float | None:
 
 
 def learner_config(config: Config) -> FrameDQNConfig:
-    """Return what the learner is made with."""
+    """Return the learner's configuration."""
     from hotloop.training.learn import FrameDQNConfig, FrameQShape
 
     convs = tuple((n, *rest) for n, rest in zip(config.channels, NETWORKS[config.network], strict=True))
     shape = FrameQShape(
-        observation=(config.stack, config.size, config.size), actions=ACTIONS[config.actions], convs=convs,
-        hidden=config.hidden, dueling=config.dueling, norm=config.norm,
-    )  # fmt: skip
+        observation=(config.stack, config.size, config.size),
+        actions=ACTIONS[config.actions],
+        convs=convs,
+        hidden=config.hidden,
+        dueling=config.dueling,
+        norm=config.norm,
+    )
     precision = config.precision
     if precision == "auto":
         precision = "float16" if config.device.startswith("cuda") else "float32"
-    names = ("batch", "accumulate", "lr", "double", "clip", "tau")
-    return FrameDQNConfig(shape=shape, precision=precision, **{name: getattr(config, name) for name in names})
+    return FrameDQNConfig(
+        shape=shape,
+        batch=config.batch,
+        accumulate=config.accumulate,
+        lr=config.lr,
+        double=config.double,
+        clip=config.clip,
+        tau=config.tau,
+        precision=precision,
+    )

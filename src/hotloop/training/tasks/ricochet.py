@@ -1,10 +1,11 @@
-"""Ricochet Robots as its pipeline plays it: boards of a bank, and greedy play on the boards that are held out."""
+"""Ricochet Robots for its pipeline: options, boards from a bank, and greedy play on held-out boards."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
@@ -21,30 +22,34 @@ FPS = 2.0
 """Default moves per second of `hotloop play`."""
 LEVELS = 4
 SMALLEST = 7
-"""Side of the boards of our own banks. Smaller ones all have the same walls, so that none can be held out."""
+"""Smallest side in our own banks. Smaller boards all have the same walls, so none can be held out."""
 
 
-class Game(Protocol):
-    """The fields of a configuration that define the game and the observation."""
+@dataclass(frozen=True, slots=True)
+class GameOptions:
+    """The options of the game and of the observation, which the pipeline's configuration extends."""
 
-    @property
-    def size(self) -> int: ...  # noqa: D102
-    @property
-    def robots(self) -> int: ...  # noqa: D102
-    @property
-    def observation(self) -> str: ...  # noqa: D102
-    @property
-    def level(self) -> int: ...  # noqa: D102
-    @property
-    def max_steps(self) -> int: ...  # noqa: D102
-    @property
-    def eval_steps(self) -> int: ...  # noqa: D102
-    @property
-    def bank(self) -> str: ...  # noqa: D102
-    @property
-    def bank_boards(self) -> int: ...  # noqa: D102
-    @property
-    def threads(self) -> int: ...  # noqa: D102
+    size: int = 16
+    """Cells along a side."""
+    robots: int = 4
+    observation: Literal["planes", "stops", "rgb"] = "planes"
+    """Observation: planes of the board, planes that include where each robot would stop, or a 128×128 image."""
+    level: int = 0
+    """Difficulty of the boards, 0 to 3; with --curriculum, the first level."""
+    curriculum: bool = False
+    """Move on to the next level when enough boards are solved."""
+    promotion: float = 0.85
+    """Share of the last 100 boards that must be solved to move on."""
+    max_steps: int = 20
+    """Steps until an episode is truncated."""
+    eval_steps: int = 10
+    """Steps until an episode is truncated in evaluations."""
+    bank: str = ""
+    """Puzzle bank to draw boards from; "": our own, made on first use."""
+    bank_boards: int = 10_000
+    """Boards per level in our own bank."""
+    threads: int = 1
+    """Threads of torch and of rendering. Networks this small gain nothing from a second."""
 
 
 class Player(Protocol):
@@ -59,8 +64,8 @@ class Player(Protocol):
         ...
 
 
-def check(game: Game) -> None:
-    """Refuse a level, or a size without a bank, of which there are no boards."""
+def check(game: GameOptions) -> None:
+    """Raise HotloopError for a level or size that no bank has boards of."""
     known = known_levels(game.robots)
     named = f"one of {', '.join(map(str, known))}, the levels of boards with --robots {game.robots}"
     require(game.level in known, game, "level", named)
@@ -68,8 +73,8 @@ def check(game: Game) -> None:
     require(game.size >= SMALLEST or bool(game.bank), game, "size", least)
 
 
-def bank_of(game: Game) -> Path:
-    """Return the bank of a configuration, made now if it is the default one and was never made."""
+def bank_of(game: GameOptions) -> Path:
+    """Return the path of the puzzle bank. Our own bank is made on first use."""
     if game.bank:
         return Path(game.bank)
     from hotloop.training.envs.ricochet.puzzle_bank import VERSION
@@ -86,7 +91,7 @@ def bank_of(game: Game) -> Path:
     return path
 
 
-def _make_bank(path: Path, game: Game) -> None:
+def _make_bank(path: Path, game: GameOptions) -> None:
     from hotloop.training.envs.ricochet.puzzle_bank import Plan, make
 
     plan = Plan(per_level=game.bank_boards, size=game.size, robots=game.robots, levels=tuple(known_levels(game.robots)))
@@ -95,15 +100,15 @@ def _make_bank(path: Path, game: Game) -> None:
     except (OSError, HotloopError):
         if not path.exists():
             raise
-        # Another training made it meanwhile: the same boards, for they follow from the plan.
+        # Another process has made it in the meantime; the plan determines the boards, so they are the same.
 
 
-def check_bank(game: Any, evaluates: bool) -> None:
-    """Refuse a bank that lacks boards for which training or its evaluations will ask, before any is played.
+def check_bank(game: GameOptions, evaluates: bool) -> None:
+    """Raise HotloopError for a bank without the boards that training or evaluation will need.
 
     Args:
-        game: The configuration of a training.
-        evaluates: Whether there are evaluations.
+        game: Options of the game.
+        evaluates: Whether there will be evaluations.
     """
     from hotloop.training.envs.ricochet.puzzle_bank import load
 
@@ -120,40 +125,46 @@ def check_bank(game: Any, evaluates: bool) -> None:
         raise HotloopError(f"{error} ({path}; {needed})") from error
 
 
-def make_env(game: Game, num_envs: int, level: int) -> RicochetVectorEnv:
-    """Make boards of a level to learn on, out of the bank."""
+def make_env(game: GameOptions, num_envs: int, level: int) -> RicochetVectorEnv:
+    """Make the vector environment for training on boards of a level."""
     from hotloop.training.envs.ricochet import RicochetVectorEnv
 
     return RicochetVectorEnv(
-        num_envs, size=game.size, robots=game.robots, observation=game.observation, level=level,
-        max_steps=game.max_steps, bank=bank_of(game), threads=drawing_threads(game),
-    )  # fmt: skip
+        num_envs,
+        size=game.size,
+        robots=game.robots,
+        observation=game.observation,
+        level=level,
+        max_steps=game.max_steps,
+        bank=bank_of(game),
+        threads=drawing_threads(game),
+    )
 
 
-def drawing_threads(game: Game) -> int:
-    """Return over how many threads boards are spread: only drawing takes long enough for more than one."""
+def drawing_threads(game: GameOptions) -> int:
+    """Return the number of threads: only rendering takes long enough for more than one."""
     return game.threads if game.observation == "rgb" else 1
 
 
 def known_levels(robots: int) -> list[int]:
-    """Return the levels of boards with this many robots: the last level needs at least two."""
+    """Return the levels that exist with this many robots: the last level needs at least two."""
     return list(range(LEVELS if robots > 1 else LEVELS - 1))
 
 
-def home(game: Game) -> int:
-    """Where it was trained."""
+def home(game: GameOptions) -> int:
+    """Return the place that the agent was trained in."""
     return game.level
 
 
-def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
-    """Return the levels to play on."""
+def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[int]:
+    """Return the levels to play."""
     if official or boards:
         raise HotloopError("--board and --official are for other games: leave them out, or choose by --level")
     return known_levels(game.robots)
 
 
-def levels(game: Game, names: list[str]) -> list[int]:
-    """Return these levels, all of which the boards must have."""
+def levels(game: GameOptions, names: list[str]) -> list[int]:
+    """Check that these levels exist, and return them as numbers."""
     known = [str(level) for level in known_levels(game.robots)]
     for name in names:
         if name not in known:
@@ -161,25 +172,29 @@ def levels(game: Game, names: list[str]) -> list[int]:
     return [int(name) for name in names]
 
 
-def play_episodes(agent: Any, game: Game, episodes: int, level: int) -> Played:
+def play_episodes(agent: Player, game: GameOptions, episodes: int, level: int) -> Played:
     """Play held-out boards of a level greedily, each to the end of its episode.
 
     Args:
-        agent: A `Player`, or what is loaded from its checkpoint.
-        game: What is played.
-        episodes: E; the first boards of the level that are held out, in the order of the bank.
-        level: Of the boards.
+        agent: The pipeline's own, or loaded from its checkpoint.
+        game: Options of the game.
+        episodes: Number of boards, E: the first held-out ones of the level, in the order of the bank.
+        level: Level of the boards.
     """
     from hotloop.training.envs.ricochet import RicochetVectorEnv
     from hotloop.training.envs.ricochet.puzzle_bank import load
 
     puzzles = load(bank_of(game)).take(level=level, held_out=True)
     episodes = min(episodes, len(puzzles))
-    # What is played on a board whose episode is over does not count: there any new board will do.
+    # Boards that replace finished ones do not count, so they may come from anywhere.
     env = RicochetVectorEnv(
-        episodes, size=game.size, robots=game.robots, observation=game.observation, max_steps=game.eval_steps,
+        episodes,
+        size=game.size,
+        robots=game.robots,
+        observation=game.observation,
+        max_steps=game.eval_steps,
         threads=drawing_threads(game),
-    )  # fmt: skip
+    )
     obs, info = env.reset(seed=0, options={"puzzles": puzzles.take(np.arange(episodes))})
     optimal, memory = info["optimal"].copy(), agent.initial_memory(episodes)
     returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)
@@ -199,8 +214,8 @@ def play_episodes(agent: Any, game: Game, episodes: int, level: int) -> Played:
     return Played(solved.astype(np.int64), returned, length, cause, "solved", gap=(length - optimal)[solved])
 
 
-def watch(agent: Any, game: Game, level: int, number: int, render_mode: str) -> Iterator[Position]:
-    """Play one of the held-out boards and yield each position."""
+def watch(agent: Player, game: GameOptions, level: int, number: int, render_mode: str) -> Iterator[Position]:
+    """Play one held-out board and yield each position."""
     from hotloop.training.envs.ricochet import RicochetVectorEnv
     from hotloop.training.envs.ricochet.puzzle_bank import load
 
@@ -208,13 +223,18 @@ def watch(agent: Any, game: Game, level: int, number: int, render_mode: str) -> 
     if number >= len(puzzles):
         raise HotloopError(f"--game {number}: the bank holds out {len(puzzles)} boards of level {level}; give less")
     env = RicochetVectorEnv(
-        1, size=game.size, robots=game.robots, observation=game.observation, max_steps=game.eval_steps,
-        render_mode=render_mode, autoreset_mode="Disabled",
-    )  # fmt: skip
+        1,
+        size=game.size,
+        robots=game.robots,
+        observation=game.observation,
+        max_steps=game.eval_steps,
+        render_mode=render_mode,
+        autoreset_mode="Disabled",
+    )
     obs, _ = env.reset(seed=0, options={"puzzles": puzzles.take(np.array([number]))})
     memory, fresh, steps, over = agent.initial_memory(1), np.ones(1, np.bool_), 0, False
 
-    def draw() -> Any:
+    def draw() -> np.ndarray | str:
         drawn = env.render()
         assert drawn is not None
         return drawn[0]

@@ -1,55 +1,66 @@
-"""Snake as both of its pipelines play it: the environment of a configuration, and greedy games on held-out seeds."""
+"""Snake for its two pipelines: options, environments, and greedy games on held-out seeds."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, TypedDict
 
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.training.run.config_checks import require
 from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
 
 if TYPE_CHECKING:
-    from hotloop.training.envs.snake import SnakeEnv, SnakeVectorEnv
+    from hotloop.training.envs.snake import Rewards, SnakeEnv, SnakeVectorEnv
 
 Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
 Actions = Literal["relative", "absolute"]
 
 PLACE = "board"
-"""What the places of this game are called."""
+"""What the places to play in are called in this game."""
 LIMIT = "max_steps"
-"""The setting that ends an episode."""
+"""The option that limits the length of an episode."""
 REMEMBERS = False
-"""Does an agent need to know what it saw before?"""
+"""Whether agents have memory."""
 
 
-class Game(Protocol):
-    """The fields of a configuration that define the game."""
+@dataclass(frozen=True, slots=True)
+class GameOptions:
+    """The options of the game, which the configurations of both pipelines extend."""
 
-    @property
-    def board(self) -> int: ...  # noqa: D102
-    @property
-    def features(self) -> str: ...  # noqa: D102
-    @property
-    def actions(self) -> str: ...  # noqa: D102
-    @property
-    def max_steps(self) -> int: ...  # noqa: D102
-    @property
-    def tail_free(self) -> bool: ...  # noqa: D102
-    @property
-    def reward_food(self) -> float: ...  # noqa: D102
-    @property
-    def reward_death(self) -> float: ...  # noqa: D102
-    @property
-    def reward_step(self) -> float: ...  # noqa: D102
-    @property
-    def reward_shaping(self) -> float: ...  # noqa: D102
-    @property
-    def reward_timeout(self) -> float: ...  # noqa: D102
+    board: int = 10
+    """Cells along a side."""
+    features: Features = "flood"
+    """Observation: 10, 13, 18 or 23 features, or the board itself."""
+    actions: Actions = "relative"
+    """Three turns relative to the head, or four directions."""
+    max_steps: int = 1000
+    """Steps until an episode is truncated."""
+    tail_free: bool = False
+    """May the head enter the cell that the tail is about to leave?"""
+    reward_food: float = 10.0
+    reward_death: float = -10.0
+    reward_step: float = -0.01
+    reward_shaping: float = 0.5
+    """Reward for getting closer: this times the change of distance to the food, divided by the board's side."""
+    reward_timeout: float = -5.0
+    network: Literal["mlp", "cnn"] = "mlp"
+    """mlp for features, cnn for --features grid."""
+    hidden: tuple[int, ...] = (128, 128)
+    """Units of the hidden layers."""
 
 
-def spaces(game: Game) -> tuple[tuple[int, ...], int]:
+def check(game: GameOptions) -> None:
+    """Raise HotloopError for a network that does not fit the observations."""
+    fitting = "cnn" if game.features == "grid" else "mlp"
+    require(game.network == fitting, game, "network", f"{fitting}, for --features {game.features}")
+    has_layers = bool(game.hidden) and min(game.hidden) > 0
+    require(has_layers, game, "hidden", "units of each hidden layer, such as 128 128")
+
+
+def spaces(game: GameOptions) -> tuple[tuple[int, ...], int]:
     """Return the shape of an observation and the number of actions."""
     from hotloop.training.envs.snake.config import ACTIONS, FEATURES
 
@@ -57,27 +68,27 @@ def spaces(game: Game) -> tuple[tuple[int, ...], int]:
     return shape, ACTIONS[game.actions]
 
 
-def make_env(game: Game, num_envs: int) -> SnakeVectorEnv:
+def make_env(game: GameOptions, num_envs: int) -> SnakeVectorEnv:
     """Make the environments of a configuration."""
     from hotloop.training.envs.snake import SnakeVectorEnv
 
     return SnakeVectorEnv(num_envs, **_options(game, game.board))
 
 
-def make_single(game: Game, board: int, render_mode: str) -> SnakeEnv:
-    """Make one game to render."""
+def make_single(game: GameOptions, board: int, render_mode: str) -> SnakeEnv:
+    """Make a single game for rendering."""
     from hotloop.training.envs.snake import SnakeEnv
 
     return SnakeEnv(render_mode=render_mode, **_options(game, board))
 
 
-def home(game: Game) -> int:
-    """Where it was trained."""
+def home(game: GameOptions) -> int:
+    """Return the place that the agent was trained in."""
     return game.board
 
 
-def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
-    """Return the boards to play on: those requested, or the one it was trained on.
+def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[int]:
+    """Return the board sizes to play: those requested, or the one trained on.
 
     Raises:
         HotloopError: The agent cannot play there.
@@ -94,15 +105,17 @@ def places(game: Game, boards: list[int] | None, official: bool) -> list[int]:
     return boards or [game.board]
 
 
-def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None, *, choosing: bool = False) -> Played:
-    """Play games side by side on held-out seeds, each to the end of its first episode.
+def play_episodes(
+    act: Act, game: GameOptions, episodes: int, board: int | None = None, *, choosing: bool = False
+) -> Played:
+    """Play games in parallel on held-out seeds, each to the end of its first episode.
 
     Args:
         act: Observations [E, ...] to actions [E].
-        game: What is played.
-        episodes: E.
-        board: Another size of board than the configuration's.
-        choosing: Play the games that choose the best checkpoint, not those that test it.
+        game: Options of the game.
+        episodes: Number of episodes, E.
+        board: Size of the board, if not the configuration's.
+        choosing: Use the seeds for choosing the best checkpoint, not those for testing it.
     """
     from hotloop.training.envs.snake import SnakeVectorEnv
 
@@ -124,7 +137,18 @@ def play_episodes(act: Act, game: Game, episodes: int, board: int | None = None,
     return Played(score, returned, length, cause, won="win")
 
 
-def _options(game: Game, board: int) -> dict[str, Any]:
+class _Options(TypedDict):
+    """Keyword arguments of the environments."""
+
+    board: int
+    features: Features
+    actions: Actions
+    max_steps: int
+    tail_free: bool
+    rewards: Rewards
+
+
+def _options(game: GameOptions, board: int) -> _Options:
     from hotloop.training.envs.snake import Rewards
 
     rewards = Rewards(
@@ -134,12 +158,18 @@ def _options(game: Game, board: int) -> dict[str, Any]:
         shaping=game.reward_shaping,
         timeout=game.reward_timeout,
     )
-    names = ("features", "actions", "max_steps", "tail_free")
-    return {name: getattr(game, name) for name in names} | {"board": board, "rewards": rewards}
+    return {
+        "board": board,
+        "features": game.features,
+        "actions": game.actions,
+        "max_steps": game.max_steps,
+        "tail_free": game.tail_free,
+        "rewards": rewards,
+    }
 
 
-def watch(act: Act, game: Game, board: int, number: int, render_mode: str) -> Iterator[Position]:
-    """Play one of the held-out games and yield each position. It is drawn only on request."""
+def watch(act: Act, game: GameOptions, board: int, number: int, render_mode: str) -> Iterator[Position]:
+    """Play one held-out game and yield each position. It is rendered only on request."""
     env = make_single(game, board, render_mode)
     obs, info = env.reset(seed=held_out_seeds(number + 1)[number])
     yield Position(env.render, info["score"], info["steps"], None)

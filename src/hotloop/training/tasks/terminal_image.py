@@ -1,22 +1,23 @@
-"""Pictures of a game as text, for a terminal: two pixels a character, one above the other."""
+"""Images as text for a terminal: two pixels per character, one above the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
 TEXT_WIDTH = 64
 
 
-def as_text(draw: Callable[[], Any]) -> Callable[[], str]:
-    """Return a function that draws a picture as text: two pixels a character, one above the other."""
+def as_text(draw: Callable[[], np.ndarray | None]) -> Callable[[], str]:
+    """Return a function that renders as text: two pixels per character, one above the other."""
 
     def text() -> str:
         from PIL import Image
 
-        picture = Image.fromarray(draw())
+        drawn = draw()
+        assert drawn is not None
+        picture = Image.fromarray(drawn)
         height = TEXT_WIDTH * picture.height // picture.width // 2 * 2
         pixels = np.asarray(picture.resize((TEXT_WIDTH, height), Image.Resampling.BOX))
         lines = []

@@ -34,7 +34,7 @@ def a_loop():
 
 def a_cause(loop, wanted, residual=0.0, **fields):
     atoms = frozenset(atom.index for atom in loop.where(wanted))
-    cause = Cause("some_rule", "A title.", atoms, Residual(residual, residual, residual), (), "Advice.")
+    cause = Cause("A title.", atoms, (), "Advice.", Residual(residual, residual, residual), "some_rule")
     return replace(cause, **fields)
 
 

@@ -7,6 +7,7 @@ from tests.traces import frame, gap, make_trace, place, seen
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.pricing import settle
+from hotloop.profiling.diagnosis.rules import find_causes
 from hotloop.profiling.diagnosis.rules.data import two_pass_normalise
 from hotloop.profiling.diagnosis.rules.learning import (
     act_one_by_one,
@@ -34,7 +35,7 @@ RULES = (
 def explained(trace):
     """What the rules of this file find, priced and ranked."""
     loop = study(trace)
-    return settle(loop, [cause for rule in RULES for cause in rule.find(loop)])
+    return settle(loop, find_causes(loop, RULES))
 
 
 def through_critics(taken, dropped):

@@ -18,14 +18,12 @@ from hotloop.phases import Phase
 from hotloop.profiling.diagnosis import explain
 from hotloop.profiling.diagnosis.printed_timings import layer_of, wholes
 from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.printed_timings import collect as claims_module
 from hotloop.profiling.recorder.printed_timings.collect import (
     MOST_NAMES,
     Book,
-    Current,
     _is_since_start,
-    layer_rows,
-    new_book,
 )
 from hotloop.profiling.recorder.printed_timings.parse import HINT, read_line
 from hotloop.profiling.trace.printed_timings import Claim, Claims, LayerWork
@@ -164,13 +162,12 @@ def test_nothing_new_is_not_written_again():
 
 @pytest.fixture
 def hooked() -> Iterator[Book]:
-    uninstall = install()
-    book = new_book()
+    state = HookState()
+    uninstall = install(state)
     registry.listen()
-    yield book
+    yield state.book
     registry.hush()
     uninstall()
-    Current.book = Book()
 
 
 class Loud:
@@ -234,7 +231,7 @@ def test_layers_are_kept_by_name_with_the_arithmetic_of_their_smallest_call(hook
         net(torch.zeros(2, 3, 10, 10))
         net(torch.zeros(3, 3, 10, 10))
         net.conv1(torch.zeros(7, 3, 10, 10))
-    rows = {(row["span"], row["name"]): row for row in layer_rows() if row["module"] == "TwoHeadedCritic"}
+    rows = {(row["span"], row["name"]): row for row in hooked.layers.rows() if row["module"] == "TwoHeadedCritic"}
     conv = 2 * (8 * 8 * 8) * (3 * 9)
     assert {key: (row["flops"], row["convolution"]) for key, row in rows.items()} == {
         ("TwoHeadedCritic", "conv1"): (2 * conv, True),
@@ -359,7 +356,7 @@ def test_printed_parts_that_are_far_less_than_their_whole_are_told():
     assert (finding.file, finding.line, finding.gain) == ("sac.py", 165, 1.0)
     assert finding.evidence[1:] == (
         "Critic 1 forward is printed as 5.98 ms, its parts (conv1 50 µs, conv2 50 µs, FC layers under 5 µs) "
-        "sum to 105 µs, 1.8 % of it: 5.88 ms are in none of them",
+        "sum to 105 µs, 1.8 % of it: 5.88 ms are missing",
     )
 
 

@@ -193,12 +193,14 @@ def test_secrets_inside_lists_of_the_configuration():
 
 
 def test_texts_of_a_file_are_cleared_but_for_what_is_cleared_already():
-    entries = [
-        {"name": "redis://:abc@h", "text": "key = 'abc'", "n": 3, "frames": (1, 2), "within": {"name": "pw=abc"}}
-    ]
-    assert redacted_strings(entries, frozenset({"text"})) == [
-        {"name": "redis://:***@h", "text": "key = 'abc'", "n": 3, "frames": [1, 2], "within": {"name": "pw=***"}}
-    ]
+    entry = {"name": "redis://:abc@h", "text": "key = 'abc'", "n": 3, "frames": (1, 2), "within": [{"name": "pw=abc"}]}
+    assert redacted_strings(entry, frozenset({"text"})) == {
+        "name": "redis://:***@h",
+        "text": "key = 'abc'",
+        "n": 3,
+        "frames": [1, 2],
+        "within": [{"name": "pw=***"}],
+    }
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,7 @@ def scripted_loop(run: Run, iterations: int, cut_every: int) -> None:
 
 
 def phases_ms(trace: Trace) -> dict[str, float]:
-    return {row.phase: row.self_s * 1e3 for row in summary.phases(trace)}
+    return {row.phase: row.self_s * 1e3 for row in summary.phases(trace.thread)}
 
 
 def expected_ms(iterations: int) -> dict[str, float]:

@@ -14,7 +14,6 @@ from tests.traces import frame, make_trace, place, seen
 import hotloop
 from hotloop.phases import Phase
 from hotloop.profiling.report import notebook
-from hotloop.profiling.trace import notebook_display as display
 from hotloop.profiling.trace.model import Trace
 
 MS = 1_000_000
@@ -108,11 +107,6 @@ def test_ipython_displays_the_html(trace):
     data, _ = formatters.DisplayFormatter().format(trace)
     assert data["text/html"] == notebook.as_html(trace)
     assert data["text/plain"] == repr(trace)
-
-
-def test_without_a_registered_renderer_a_trace_is_shown_as_text(trace, monkeypatch):
-    monkeypatch.setattr(display, "_display", display._Display())
-    assert trace._repr_html_() is None
 
 
 def test_reading_a_trace_does_not_load_reports(tmp_path, monkeypatch):

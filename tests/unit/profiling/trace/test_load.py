@@ -128,7 +128,7 @@ def test_a_process_with_its_own_clock_is_converted_to_the_main_clock(run):
     state = json.loads((run / "worker" / "state.json").read_text())
     moved = {name: state[name] - behind for name in ("until_ns", "start_ns", "loop_start_ns")}
     change(run / "worker" / "state.json", **moved)
-    table = stream_store.read_table(run / "worker", "memory")
+    table = stream_store.read_file(run / "worker", "memory").columns
     (run / "worker" / "memory.arrows").unlink()
     files = stream_store.ProcessFiles(run / "worker")
     files.append("memory", table | {name: table[name] - behind for name in ("start_ns", "end_ns")})
@@ -143,7 +143,7 @@ def test_a_short_worker_loop_at_the_edge_of_a_window_is_read(run):
     """The main process makes no steps, and its one window reaches far beyond the worker's last one."""
     shutil.copytree(run / "process", run / "worker")
     change(run / "worker" / "process.json", main=False, pid=77)
-    table = stream_store.read_table(run / "worker", "memory")
+    table = stream_store.read_file(run / "worker", "memory").columns
     (run / "worker" / "memory.arrows").unlink()
     files = stream_store.ProcessFiles(run / "worker")
     files.append("memory", table | {"end_ns": table["start_ns"] + 300 * MS})

@@ -16,9 +16,9 @@ from tests.scripted import scripted_run
 from hotloop.errors import RunUnreadable
 from hotloop.profiling.diagnosis import explain
 from hotloop.profiling.recorder import stack_sampler
-from hotloop.profiling.recorder.background import WINDOWS_BEFORE_DOUBLING
 from hotloop.profiling.recorder.call_tree import tree
 from hotloop.profiling.recorder.printed_timings import collect
+from hotloop.profiling.recorder.windows import WINDOWS_BEFORE_DOUBLING
 from hotloop.profiling.report import json as report_json
 from hotloop.profiling.report import text, view
 from hotloop.profiling.report.export import FORMATS, export

@@ -10,7 +10,7 @@ import sys
 import numpy as np
 import pytest
 
-from hotloop.profiling.trace.stream_store import SCHEMAS, ProcessFiles, read_names, read_table, read_totals, write_json
+from hotloop.profiling.trace.stream_store import SCHEMAS, ProcessFiles, read_file, read_names, read_totals, write_json
 
 ROW = {"window": [1], "thread": [2], "node": [3], "counter": [4], "amount": [5]}
 
@@ -25,7 +25,7 @@ def files(tmp_path):
 def test_rows_are_in_the_file_when_append_returns(files):
     for i in range(3):
         files.append("counters", ROW | {"window": [i]})
-        assert read_table(files.folder, "counters")["window"].tolist() == list(range(i + 1))
+        assert read_file(files.folder, "counters").columns["window"].tolist() == list(range(i + 1))
 
 
 def test_appending_no_rows_creates_no_file(files):
@@ -38,10 +38,10 @@ def test_a_tail_is_read_after_the_stream_and_can_be_replaced_and_dropped(files):
     files.append("counters", ROW)
     for window in (5, 6):
         files.replace("counters.tail.arrow", "counters", ROW | {"window": [window]})
-        assert read_table(files.folder, "counters")["window"].tolist() == [1, window]
+        assert read_file(files.folder, "counters").columns["window"].tolist() == [1, window]
     files.drop("counters.tail.arrow")
     files.drop("counters.tail.arrow")
-    assert read_table(files.folder, "counters")["window"].tolist() == [1]
+    assert read_file(files.folder, "counters").columns["window"].tolist() == [1]
     assert files.size_of("counters") == (files.folder / "counters.arrows").stat().st_size
 
 
@@ -96,7 +96,7 @@ def test_writing_does_not_import_pandas(tmp_path):
         "    rows = {each.name: [[1], []] if 'list' in str(each.type) else np.array([3, -4]) for each in table}\n"
         "    files.append(name, rows); files.replace(name + '.arrow', name, rows)\n"
         "files.close()\n"
-        "assert store.read_table(Path('run'), 'raw')['end_ns'].tolist() == [3, -4]\n"
+        "assert store.read_file(Path('run'), 'raw').columns['end_ns'].tolist() == [3, -4]\n"
         "assert store.read_totals(Path('run')).batches[0].column('buckets').to_pylist() == [[1], []]\n"
         "print('pandas' in sys.modules)"
     )

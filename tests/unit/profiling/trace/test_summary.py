@@ -8,12 +8,12 @@ from hotloop.profiling.trace import summary
 
 
 def rows_by_phase(trace):
-    return {row.phase: row for row in summary.phases(trace)}
+    return {row.phase: row for row in summary.phases(trace.thread)}
 
 
 def test_phase_shares_sum_to_one_and_root_time_is_unattributed():
     trace = make_trace([place("env.step", Phase.ENV, 3.0, 10), gap("(a → b)", Phase.STORE, 1.0)], unattributed_s=1.0)
-    rows = summary.phases(trace)
+    rows = summary.phases(trace.thread)
     assert [row.phase for row in rows] == ["env", "store", "unattributed"]
     assert sum(row.share for row in rows) == pytest.approx(1.0)
     assert rows[0].share == pytest.approx(0.6)
@@ -34,7 +34,7 @@ def test_spans_merge_call_paths_but_not_phases():
     acting = place("QNetwork", Phase.ACT, 1.0, 100)
     learning = place("train", Phase.OTHER, 0.0, 10, [place("QNetwork", Phase.FORWARD, 2.0, 10)])
     again = place("QNetwork", Phase.FORWARD, 1.0, 30)
-    rows = {(row.name, row.phase): row for row in summary.spans(make_trace([acting, learning, again]))}
+    rows = {(row.name, row.phase): row for row in summary.spans(make_trace([acting, learning, again]).thread)}
     assert rows["QNetwork", "act"].calls == 100
     merged = rows["QNetwork", "forward"]
     assert (merged.calls, merged.total_s, merged.self_s) == (40, 3.0, 3.0)
@@ -47,7 +47,7 @@ def test_a_recursive_span_is_not_counted_twice_in_its_total():
     inner = place("search", Phase.ENV, 1.0, 3, [place("other", Phase.ENV, 0.5)])
     between = place("expand", Phase.ENV, 0.25, 1, [inner])
     trace = make_trace([place("search", Phase.ENV, 2.0, 1, [between])])
-    row = next(row for row in summary.spans(trace) if row.name == "search")
+    row = next(row for row in summary.spans(trace.thread) if row.name == "search")
     assert row.calls == 4
     assert row.self_s == pytest.approx(3.0)
     assert row.total_s == pytest.approx(3.75)
@@ -57,7 +57,7 @@ def test_a_recursive_span_is_not_counted_twice_in_its_total():
 def test_self_times_of_all_spans_and_unattributed_time_are_the_wall_time():
     child = place("b", Phase.ENV, 0.7, 3)
     trace = make_trace([place("a", Phase.OTHER, 0.3, 2, [child]), gap("(a → ·)", Phase.LOG, 0.1)], unattributed_s=0.2)
-    assert sum(row.self_s for row in summary.spans(trace)) + 0.2 == pytest.approx(trace.wall_s)
+    assert sum(row.self_s for row in summary.spans(trace.thread)) + 0.2 == pytest.approx(trace.wall_s)
 
 
 def test_score_without_a_gpu_scales_the_other_weights_up():
@@ -67,7 +67,7 @@ def test_score_without_a_gpu_scales_the_other_weights_up():
             place("half", Phase.ENV, 2.0, 4, cpu_memory_bytes=0),
         ]
     )
-    scores = {row.name: row.score for row in summary.spans(trace)}
+    scores = {row.name: row.score for row in summary.spans(trace.thread)}
     assert scores["all"] == pytest.approx(1.0)
     assert scores["half"] == pytest.approx((0.40 * 0.5 + 0.30 * 0.5) / 0.85)
 
@@ -79,22 +79,22 @@ def test_score_with_a_gpu_uses_all_four_weights():
             place("device", Phase.FORWARD, 1.0, 1, gpu_memory_bytes=50, cpu_memory_bytes=-7),
         ]
     )
-    scores = {row.name: row.score for row in summary.spans(trace)}
+    scores = {row.name: row.score for row in summary.spans(trace.thread)}
     assert scores["host"] == pytest.approx(0.40 + 0.30 + 0.15)
     assert scores["device"] == pytest.approx(0.40 * 0.25 + 0.30 + 0.15)
 
 
 def test_an_empty_trace_does_not_divide_by_zero():
     trace = make_trace([])
-    assert summary.spans(trace) == []
-    assert summary.phases(trace) == []
+    assert summary.spans(trace.thread) == []
+    assert summary.phases(trace.thread) == []
     assert summary.attributed_share(trace) == 0.0
     assert summary.rates(trace)["env_steps_per_s"].median == 0.0
     assert summary.counts(trace).steps_per_episode is None
 
 
 def test_a_span_that_was_never_called_has_no_mean():
-    row = summary.spans(make_trace([place("never", Phase.ENV, 0.0, 0), place("b", Phase.ENV, 1.0)]))[-1]
+    row = summary.spans(make_trace([place("never", Phase.ENV, 0.0, 0), place("b", Phase.ENV, 1.0)]).thread)[-1]
     assert (row.name, row.mean_s, row.p50_s, row.min_s) == ("never", 0.0, 0.0, 0.0)
 
 

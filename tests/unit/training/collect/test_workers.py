@@ -469,8 +469,9 @@ def test_an_incomplete_message_is_not_waited_for() -> None:
         assert worker.receive() == [] and not worker.ready
         far.sendall(b'{"ready": true}\n{"episodes": [{"lane"')
         assert worker.receive() == [] and worker.ready
-        far.sendall(b': 1}]}\n{"episodes": [{"lane": 2}]}\n{"fai')
-        assert worker.receive() == [{"lane": 1}, {"lane": 2}]
+        rest = b', "returned": 0.5, "length": 2, "figures": {}}]}\n'
+        far.sendall(b": 1" + rest + b'{"episodes": [{"lane": 2' + rest + b'{"fai')
+        assert worker.receive() == [Episode(1, 0.5, 2, {}), Episode(2, 0.5, 2, {})]
         far.sendall(b'lure": "no"}\n{')
         far.close()
         assert worker.receive() == [] and worker.failure == "no" and not worker.usage_error

@@ -224,6 +224,7 @@ def test_boards_of_a_level() -> None:
         ({"max_steps": 0}, "max_steps is 0"),
         ({"num_envs": 0}, "num_envs is 0"),
         ({"threads": -1}, "threads is -1"),
+        ({"threads": 0}, "threads is 0: give a whole number of at least 1"),
         ({"board": 10}, "Ricochet has no option 'board': there are size, robots, observation, level"),
         ({"rewards": {"goal": 1}}, "Ricochet has no reward 'goal': there are step, solved"),
         ({"render_mode": "human"}, "render_mode is 'human': give one of rgb_array, ansi"),

@@ -11,8 +11,11 @@ import torch
 import torch._inductor.config
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn import DQN, DQNConfig, QShape, Transitions, choose_kernel, supported_kernels
-from hotloop.training.learn.kernel_choice import random_dqn_batch
+from hotloop.training.learn import DQN, DQNConfig, QRule, QShape, Transitions, choose_kernel
+from hotloop.training.learn.dqn.learner import random_dqn_batch
+from hotloop.training.pipelines.dqn_snake import move_target, q_loss
+
+RULE = QRule(q_loss, move_target, numba=True)
 
 SMALL = DQNConfig(QShape((5,), 3, hidden=(16, 8)), batch=8, target_every=3)
 
@@ -46,12 +49,12 @@ SHAPES = [
 def test_all_kernels_give_the_same_weights(shape: dict, double: bool) -> None:
     config = replace(SMALL, shape=replace(SMALL.shape, **shape), double=double)
     given = batches(config, calls=5)
-    reference = DQN(config, seed=3, kernel="torch")
+    reference = DQN(config, RULE, seed=3, kernel="torch")
     expected = [reference.update(batch) for batch in given]
-    others = [name for name in supported_kernels(config) if name not in ("torch", "compile")]
+    others = [name for name in DQN(config, RULE).supported_kernels() if name not in ("torch", "compile")]
     assert others
     for kernel in others:
-        learner = DQN(config, seed=3, kernel=kernel)
+        learner = DQN(config, RULE, seed=3, kernel=kernel)
         for batch, wanted in zip(given, expected, strict=True):
             found = learner.update(batch)
             np.testing.assert_allclose(found.td_abs, wanted.td_abs, atol=3e-6)
@@ -65,7 +68,7 @@ def test_the_compiled_kernel_gives_the_same_weights(monkeypatch: pytest.MonkeyPa
     given = batches(SMALL, calls=2)
     # Compile in this process: inductor's worker processes would outlive the test.
     monkeypatch.setattr(torch._inductor.config, "compile_threads", 1)
-    plain, compiled = DQN(SMALL, kernel="torch"), DQN(SMALL, kernel="compile")
+    plain, compiled = DQN(SMALL, RULE, kernel="torch"), DQN(SMALL, RULE, kernel="compile")
     for batch in given:
         plain.update(batch)
         compiled.update(batch)
@@ -74,8 +77,8 @@ def test_the_compiled_kernel_gives_the_same_weights(monkeypatch: pytest.MonkeyPa
 
 def test_grid_observations() -> None:
     config = replace(SMALL, shape=QShape((6, 6, 3), 4, hidden=(16,)))
-    assert supported_kernels(config) == ["torch", "torch-fused", "compile"]
-    learner, fused = DQN(config), DQN(config, kernel="torch-fused")
+    assert DQN(config, RULE).supported_kernels() == ["torch", "torch-fused", "compile"]
+    learner, fused = DQN(config, RULE), DQN(config, RULE, kernel="torch-fused")
     for batch in batches(config, calls=2):
         learner.update(batch)
         fused.update(batch)
@@ -85,7 +88,7 @@ def test_grid_observations() -> None:
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
 def test_several_updates_in_one_call_equal_single_updates(kernel: str) -> None:
     batch = batches(SMALL, calls=1, updates=4)[0]
-    together, apart = DQN(SMALL, kernel=kernel), DQN(SMALL, kernel=kernel)
+    together, apart = DQN(SMALL, RULE, kernel=kernel), DQN(SMALL, RULE, kernel=kernel)
     all_at_once = together.update(batch)
     one_by_one = [
         apart.update(Transitions(*(None if part is None else part[begin : begin + 8] for part in batch)))
@@ -97,7 +100,7 @@ def test_several_updates_in_one_call_equal_single_updates(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
 def test_the_target_moves_only_when_it_is_due(kernel: str) -> None:
-    learner = DQN(SMALL, kernel=kernel)
+    learner = DQN(SMALL, RULE, kernel=kernel)
     first = learner.tensors()
     target, online = "target.weights.top.weight", "online.weights.top.weight"
     assert np.array_equal(first[target], first[online])
@@ -112,7 +115,7 @@ def test_the_target_moves_only_when_it_is_due(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 def test_soft_target_moves_by_tau(kernel: str) -> None:
     config = replace(SMALL, target_every=1, tau=0.25)
-    learner = DQN(config, kernel=kernel)
+    learner = DQN(config, RULE, kernel=kernel)
     before = learner.tensors()["target.weights.top.weight"]
     learner.update(batches(config, calls=1, updates=1)[0])
     after = learner.tensors()
@@ -123,10 +126,10 @@ def test_soft_target_moves_by_tau(kernel: str) -> None:
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
 def test_loaded_learner_continues_bit_by_bit(kernel: str) -> None:
     given = batches(SMALL, calls=6)
-    original = DQN(SMALL, seed=1, kernel=kernel)
+    original = DQN(SMALL, RULE, seed=1, kernel=kernel)
     for batch in given[:3]:
         original.update(batch)
-    resumed = DQN(SMALL, seed=2, kernel=kernel)
+    resumed = DQN(SMALL, RULE, seed=2, kernel=kernel)
     resumed.load(original.tensors())
     for batch in given[3:]:
         original.update(batch)
@@ -136,7 +139,7 @@ def test_loaded_learner_continues_bit_by_bit(kernel: str) -> None:
 
 def test_loaded_noisy_learner_draws_the_same_noise() -> None:
     config = replace(SMALL, shape=replace(SMALL.shape, noisy=True))
-    original, resumed = DQN(config, seed=1), DQN(config, seed=2)
+    original, resumed = DQN(config, RULE, seed=1), DQN(config, RULE, seed=2)
     obs = np.ones((4, 5), np.float32)
     original.act(obs, 0.0, np.random.default_rng(0))
     resumed.load(original.tensors())
@@ -148,7 +151,7 @@ def test_loaded_noisy_learner_draws_the_same_noise() -> None:
 
 def test_checkpoint_can_be_continued_by_another_kernel() -> None:
     given = batches(SMALL, calls=4)
-    whole, switched, loaded = DQN(SMALL), DQN(SMALL), DQN(SMALL, seed=9, kernel="torch-fused")
+    whole, switched, loaded = DQN(SMALL, RULE), DQN(SMALL, RULE), DQN(SMALL, RULE, seed=9, kernel="torch-fused")
     for batch in given[:2]:
         whole.update(batch)
         switched.update(batch)
@@ -163,7 +166,7 @@ def test_checkpoint_can_be_continued_by_another_kernel() -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 def test_actions_are_greedy_or_random(kernel: str) -> None:
-    learner = DQN(SMALL, kernel=kernel)
+    learner = DQN(SMALL, RULE, kernel=kernel)
     obs = np.random.default_rng(0).standard_normal((100, 5), dtype=np.float32)
     best = learner.q_values(obs).argmax(axis=1)
     assert np.array_equal(learner.greedy(obs), best)
@@ -174,7 +177,7 @@ def test_actions_are_greedy_or_random(kernel: str) -> None:
 
 
 def test_noise_changes_actions_but_not_greedy_ones() -> None:
-    learner = DQN(replace(SMALL, shape=replace(SMALL.shape, noisy=True)))
+    learner = DQN(replace(SMALL, shape=replace(SMALL.shape, noisy=True)), RULE)
     obs = np.random.default_rng(0).standard_normal((500, 5), dtype=np.float32)
     rng = np.random.default_rng(1)
     assert not np.array_equal(learner.act(obs, 0.0, rng), learner.act(obs, 0.0, rng))
@@ -183,7 +186,7 @@ def test_noise_changes_actions_but_not_greedy_ones() -> None:
 
 def test_global_random_generators_are_not_used() -> None:
     before, numpy_before = torch.random.get_rng_state(), np.random.get_state()[1].copy()
-    learner = DQN(replace(SMALL, shape=replace(SMALL.shape, noisy=True)), seed=5)
+    learner = DQN(replace(SMALL, shape=replace(SMALL.shape, noisy=True)), RULE, seed=5)
     learner.update(batches(learner.config, calls=1)[0])
     assert torch.equal(before, torch.random.get_rng_state())
     assert np.array_equal(numpy_before, np.random.get_state()[1])
@@ -192,7 +195,7 @@ def test_global_random_generators_are_not_used() -> None:
 def test_it_learns_a_bandit() -> None:
     config = replace(SMALL, lr=1e-2)
     for kernel in ("torch-fused", "numba"):
-        learner = DQN(config, kernel=kernel)
+        learner = DQN(config, RULE, kernel=kernel)
         rng = np.random.default_rng(0)
         for _ in range(40):
             obs = rng.standard_normal((40, 5), dtype=np.float32)
@@ -207,7 +210,7 @@ def test_it_learns_a_bandit() -> None:
 
 def test_inactive_inputs_leave_no_subnormal_moments() -> None:
     # If an input becomes zero, the moments of its weights decay for ever.
-    learner = DQN(SMALL, kernel="numba")
+    learner = DQN(SMALL, RULE, kernel="numba")
     learner.update(batches(SMALL, calls=1)[0])
     silent = batches(SMALL, calls=1, updates=2000)[0]
     silent.obs[:, 0] = 0
@@ -220,7 +223,7 @@ def test_inactive_inputs_leave_no_subnormal_moments() -> None:
 
 
 def test_choosing_a_kernel_does_not_change_the_learner() -> None:
-    learner = DQN(SMALL)
+    learner = DQN(SMALL, RULE)
     learner.update(batches(SMALL, calls=1)[0])
     before = learner.tensors()
     choice = choose_kernel(learner, updates_per_call=2)
@@ -233,11 +236,11 @@ def test_choosing_a_kernel_does_not_change_the_learner() -> None:
 
 def test_invalid_arguments_are_reported() -> None:
     with pytest.raises(HotloopError, match="no kernel 'cuda'"):
-        DQN(SMALL, kernel="cuda")
+        DQN(SMALL, RULE, kernel="cuda")
     grid = replace(SMALL, shape=QShape((6, 6, 3), 4))
     with pytest.raises(HotloopError, match="'numba' kernel cannot run this network"):
-        DQN(grid, kernel="numba")
-    learner = DQN(SMALL)
+        DQN(grid, RULE, kernel="numba")
+    learner = DQN(SMALL, RULE)
     with pytest.raises(HotloopError, match="got 9 rows"):
         learner.update(Transitions(*(part[:9] for part in batches(SMALL, calls=1)[0])))
     with pytest.raises(HotloopError, match="tau 0"):
@@ -249,7 +252,7 @@ def test_invalid_arguments_are_reported() -> None:
 @pytest.mark.parametrize("kernel", ["torch", "torch-fused", "numba"])
 @pytest.mark.parametrize("shape", [(16, 4), (16, 6), (5,), (16, 5, 1)])
 def test_observations_of_another_shape_are_rejected(kernel: str, shape: tuple[int, ...]) -> None:
-    learner, obs, rng = DQN(SMALL, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
+    learner, obs, rng = DQN(SMALL, RULE, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
     before, batch = learner.tensors(), batches(SMALL, calls=1)[0]
     message = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
     updates = [lambda x: learner.update(batch._replace(obs=x)), lambda x: learner.update(batch._replace(next_obs=x))]
@@ -261,12 +264,12 @@ def test_observations_of_another_shape_are_rejected(kernel: str, shape: tuple[in
 
 
 def test_mismatched_checkpoint_does_not_change_the_learner() -> None:
-    learner = DQN(SMALL)
+    learner = DQN(SMALL, RULE)
     before = learner.tensors()
     missing = {name: part for name, part in before.items() if name != "online.adam_mean.top.bias"}
     with pytest.raises(HotloopError, match=r"online.adam_mean.top.bias"):
         learner.load({**missing, "updates": np.array(99)})
-    other = DQN(replace(SMALL, shape=replace(SMALL.shape, hidden=(16, 9)))).tensors()
+    other = DQN(replace(SMALL, shape=replace(SMALL.shape, hidden=(16, 9))), RULE).tensors()
     with pytest.raises(HotloopError, match=r"for 'online.weights.top.weight', not float32 \(8, 16\)"):
         learner.load(other)
     assert_identical(learner.tensors(), before)

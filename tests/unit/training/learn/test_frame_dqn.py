@@ -9,11 +9,15 @@ import pytest
 import torch
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn import FrameDQN, FrameDQNConfig, FrameQShape, Transitions
+from hotloop.training.learn import FrameDQN, FrameDQNConfig, FrameQRule, FrameQShape, Transitions
 from hotloop.training.learn.frame_dqn import torch_kernels
+from hotloop.training.learn.frame_dqn.learner import random_frame_batch
 from hotloop.training.learn.frame_dqn.policy import Exploration, FramePolicy
 from hotloop.training.learn.frame_dqn.state import PHASES, statistics
-from hotloop.training.learn.kernel_choice import choose_kernel, random_frame_batch
+from hotloop.training.learn.kernel_choice import choose_kernel
+from hotloop.training.pipelines.dqn_mario import move_target, q_goal, q_loss
+
+RULE = FrameQRule(q_goal, q_loss, move_target)
 
 PLAIN = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
 NORMED = FrameQShape((3, 36, 36), 5, convs=((4, 8, 4), (8, 4, 2)), hidden=16, norm=True)
@@ -22,7 +26,7 @@ SHAPES = {"plain": PLAIN, "normed": NORMED, "odd": ODD}
 
 
 def make(shape: FrameQShape, kernel: str = "torch", **more: object) -> FrameDQN:
-    return FrameDQN(FrameDQNConfig(shape, **({"batch": 8} | more)), seed=3, kernel=kernel)  # type: ignore[arg-type]
+    return FrameDQN(FrameDQNConfig(shape, **({"batch": 8} | more)), RULE, seed=3, kernel=kernel)  # type: ignore[arg-type]
 
 
 def rows(agent: FrameDQN, updates: int = 1, seed: int = 0) -> Transitions:
@@ -220,7 +224,7 @@ def test_choosing_a_kernel_does_not_change_the_learner() -> None:
 def test_it_learns_the_value_of_a_frame() -> None:
     """Episodes of one step, two kinds of frame: the right action for each gives a reward of 1."""
     shape = FrameQShape((2, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=16)
-    agent = FrameDQN(FrameDQNConfig(shape, batch=32, lr=3e-3, tau=0.1), seed=0, kernel="lean")
+    agent = FrameDQN(FrameDQNConfig(shape, batch=32, lr=3e-3, tau=0.1), RULE, seed=0, kernel="lean")
     rng = np.random.default_rng(0)
     for _ in range(150):
         kind, action = rng.integers(2, size=(2, 32))

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn import PPO, PPOConfig, Rollout, choose_kernel, supported_ppo_kernels
+from hotloop.training.learn import PPO, PPOConfig, PPORule, Rollout, choose_kernel
+from hotloop.training.pipelines.ppo_snake import ppo_loss
 
+RULE = PPORule(ppo_loss, numba=True)
 SMALL = PPOConfig((5,), 3, hidden=(16, 8), minibatch=8, epochs=2)
 
 
@@ -34,7 +36,7 @@ def assert_close(a: dict[str, np.ndarray], b: dict[str, np.ndarray], atol: float
 @pytest.mark.parametrize("max_grad_norm", [0.0, 0.5])
 def test_both_kernels_give_the_same_weights(normalise: bool, max_grad_norm: float) -> None:
     config = replace(SMALL, normalise_advantage=normalise, max_grad_norm=max_grad_norm)
-    plain, fused = PPO(config, seed=3), PPO(config, seed=3, kernel="numba")
+    plain, fused = PPO(config, RULE, seed=3), PPO(config, RULE, seed=3, kernel="numba")
     for seed in range(3):
         wanted = plain.update(rollout(seed=seed), np.random.default_rng(seed))
         found = fused.update(rollout(seed=seed), np.random.default_rng(seed))
@@ -45,7 +47,7 @@ def test_both_kernels_give_the_same_weights(normalise: bool, max_grad_norm: floa
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 def test_actions_are_sampled_from_the_policy(kernel: str) -> None:
-    agent = PPO(SMALL, kernel=kernel)
+    agent = PPO(SMALL, RULE, kernel=kernel)
     obs = np.repeat(np.ones((1, 5), np.float32), 30_000, axis=0)
     acted = agent.act(obs, np.random.default_rng(0))
     logits = agent.logits(obs[:1])[0].astype(np.float64)
@@ -58,14 +60,14 @@ def test_actions_are_sampled_from_the_policy(kernel: str) -> None:
 
 
 def test_ratio_is_one_right_after_acting() -> None:
-    agent = PPO(replace(SMALL, epochs=1, minibatch=32), kernel="numba")
+    agent = PPO(replace(SMALL, epochs=1, minibatch=32), RULE, kernel="numba")
     done = agent.update(rollout(agent=agent), np.random.default_rng(0))
     assert done.kl == pytest.approx(0, abs=1e-6) and done.clip_fraction == 0
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 def test_loaded_learner_continues_bit_by_bit(kernel: str) -> None:
-    original, resumed = PPO(SMALL, seed=1, kernel=kernel), PPO(SMALL, seed=2, kernel=kernel)
+    original, resumed = PPO(SMALL, RULE, seed=1, kernel=kernel), PPO(SMALL, RULE, seed=2, kernel=kernel)
     original.update(rollout(), np.random.default_rng(0))
     resumed.load(original.tensors())
     for agent in (original, resumed):
@@ -75,7 +77,7 @@ def test_loaded_learner_continues_bit_by_bit(kernel: str) -> None:
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 def test_it_learns_a_bandit(kernel: str) -> None:
-    agent = PPO(replace(SMALL, policy_lr=1e-2, value_lr=1e-2), kernel=kernel)
+    agent = PPO(replace(SMALL, policy_lr=1e-2, value_lr=1e-2), RULE, kernel=kernel)
     rng = np.random.default_rng(0)
     for _ in range(15):
         obs = rng.standard_normal((64, 5), dtype=np.float32)
@@ -89,7 +91,7 @@ def test_it_learns_a_bandit(kernel: str) -> None:
 
 
 def test_choosing_a_kernel_does_not_change_the_learner() -> None:
-    agent = PPO(SMALL)
+    agent = PPO(SMALL, RULE)
     before = agent.tensors()
     choice = choose_kernel(agent, updates_per_call=4)
     assert choice.update_s.keys() == {"torch", "numba"}
@@ -98,21 +100,21 @@ def test_choosing_a_kernel_does_not_change_the_learner() -> None:
 
 def test_invalid_arguments_are_reported() -> None:
     grid = replace(SMALL, observation=(6, 6, 3))
-    assert supported_ppo_kernels(grid) == ["torch"]
-    with pytest.raises(HotloopError, match="cannot use the kernel 'numba'"):
-        PPO(grid, kernel="numba")
+    assert PPO(grid, RULE).supported_kernels() == ["torch"]
+    with pytest.raises(HotloopError, match="the 'numba' kernel cannot run this network"):
+        PPO(grid, RULE, kernel="numba")
     with pytest.raises(HotloopError, match="got 12 rows"):
-        PPO(SMALL).update(rollout(rows=12), np.random.default_rng(0))
+        PPO(SMALL, RULE).update(rollout(rows=12), np.random.default_rng(0))
     with pytest.raises(HotloopError, match="minibatch is 1"):
         replace(SMALL, minibatch=1)
     with pytest.raises(HotloopError, match="has no"):
-        PPO(SMALL).load({})
+        PPO(SMALL, RULE).load({})
 
 
 @pytest.mark.parametrize("kernel", ["torch", "numba"])
 @pytest.mark.parametrize("shape", [(32, 4), (32, 6), (5,), (32, 5, 1)])
 def test_observations_of_another_shape_are_rejected(kernel: str, shape: tuple[int, ...]) -> None:
-    agent, obs, rng = PPO(SMALL, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
+    agent, obs, rng = PPO(SMALL, RULE, kernel=kernel), np.zeros(shape, np.float32), np.random.default_rng(0)
     before = agent.tensors()
     message = r"obs has shape .*: the network was made for observations of \(5,\); give \(N, 5\)"
     calls = [lambda x: agent.act(x, rng), lambda x: agent.update(rollout()._replace(obs=x), rng)]
@@ -123,7 +125,7 @@ def test_observations_of_another_shape_are_rejected(kernel: str, shape: tuple[in
 
 
 def test_grid_observations() -> None:
-    agent = PPO(replace(SMALL, observation=(4, 4, 2)))
+    agent = PPO(replace(SMALL, observation=(4, 4, 2)), RULE)
     obs = np.random.default_rng(0).integers(2, size=(8, 4, 4, 2), dtype=np.uint8)
     acted = agent.act(obs, np.random.default_rng(1))
     before = agent.tensors()

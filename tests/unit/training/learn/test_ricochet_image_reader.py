@@ -13,6 +13,7 @@ from hotloop.training.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequenc
 from hotloop.training.learn.ricochet_ppo.image_reader import Reader, Reading, planes_of, reading_loss
 from hotloop.training.learn.ricochet_ppo.networks import BoardNetwork
 from hotloop.training.learn.ricochet_ppo.shape import pieces
+from hotloop.training.pipelines.ppo_ricochet import board_loss
 
 SHAPE = BoardShape((128, 128, 3), 8, 8, channels=4, layers=1, hidden=8, read_planes=True)
 SURE = 40.0
@@ -90,7 +91,9 @@ def test_auxiliary_loss_is_reported_and_changes_the_reader() -> None:
         pictures[None].numpy(), np.ones(size, np.bool_), np.zeros((0, 4, 4, 8, 8), np.float32),
         rng.integers(0, 8, size), np.full(size, -np.log(8), np.float32), *real, planes[None].numpy(),
     )  # fmt: skip
-    none, little = (BoardPPO(BoardPPOConfig(SHAPE, boards=4, epochs=1, auxiliary=each), seed=1) for each in (0.0, 1.0))
+    none, little = (
+        BoardPPO(BoardPPOConfig(SHAPE, boards=4, epochs=1, auxiliary=each), board_loss, seed=1) for each in (0.0, 1.0)
+    )
     with torch.no_grad():
         reading = little.network.unroll_reading(pictures[None], torch.from_numpy(given.memory), torch.ones(1, 4) > 0)[3]
     assert reading is not None

@@ -8,9 +8,10 @@ import torch
 
 from hotloop.errors import HotloopError
 from hotloop.training.learn import BoardPPO, BoardPPOConfig, BoardShape, Sequences
-from hotloop.training.learn.losses import normalise, ppo_losses
+from hotloop.training.learn.loss_terms import normalise, ppo_losses
 from hotloop.training.learn.ricochet_ppo.drc import border
 from hotloop.training.learn.ricochet_ppo.shape import PAPER, pieces
+from hotloop.training.pipelines.ppo_ricochet import board_loss
 
 PLANES = BoardShape((8, 4, 4), 8, 4, core="drc", channels=4, layers=2, repeats=2, hidden=8)
 PLAIN = BoardShape((8, 4, 4), 8, 4, channels=4, layers=2, hidden=8)
@@ -25,7 +26,7 @@ STEPS, BOARDS = 5, 4
 
 
 def make(shape: BoardShape, **more: object) -> BoardPPO:
-    return BoardPPO(BoardPPOConfig(shape, boards=2, epochs=2, **more), seed=1)  # type: ignore[arg-type]
+    return BoardPPO(BoardPPOConfig(shape, boards=2, epochs=2, **more), board_loss, seed=1)  # type: ignore[arg-type]
 
 
 def rollout(agent: BoardPPO, seed: int = 0) -> Sequences:
@@ -207,7 +208,7 @@ def test_invalid_arguments_are_reported() -> None:
         agent = make(READ, auxiliary=1.0)
         agent.update(rollout(agent), np.random.default_rng(0))
     with pytest.raises(HotloopError, match="multiple of the minibatch, 3"):
-        agent = BoardPPO(BoardPPOConfig(PLAIN, boards=3))
+        agent = BoardPPO(BoardPPOConfig(PLAIN, boards=3), board_loss)
         agent.update(rollout(agent), np.random.default_rng(0))
     with pytest.raises(HotloopError, match="nothing for 'board"):
         make(PLANES).load({"updates": np.array(0)})

@@ -10,11 +10,21 @@ import torch
 from torch.distributions import Normal, TanhTransform, TransformedDistribution
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn import SAC, SACConfig, SACShape, Transitions, supported_sac_kernels
-from hotloop.training.learn.kernel_choice import choose_kernel, random_sac_batch
+from hotloop.training.learn import SAC, SACConfig, SACRule, SACShape, Transitions
+from hotloop.training.learn.kernel_choice import choose_kernel
+from hotloop.training.learn.sac.learner import random_sac_batch
 from hotloop.training.learn.sac.networks import conv_sides, squash
 from hotloop.training.learn.sac.state import PHASES
 from hotloop.training.learn.sac.torch_kernels import Plain, shift_frames
+from hotloop.training.pipelines.sac_carracing import (
+    actor_loss,
+    critic_loss,
+    critic_target,
+    move_target,
+    temperature_gradient,
+)
+
+RULE = SACRule(critic_target, critic_loss, actor_loss, temperature_gradient, move_target)
 
 PIXELS = SACShape((4, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))
 SHARED = SACShape((3, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16, 16), shared=True, latent=6)
@@ -24,7 +34,7 @@ SHAPES = {"pixels": PIXELS, "shared": SHARED, "numbers": NUMBERS}
 
 def make(shape: SACShape, kernel: str = "torch", **more: object) -> SAC:
     shift = {"shift": 2} if shape.shared else {}
-    return SAC(SACConfig(shape, batch=8, **(shift | more)), seed=3, kernel=kernel)  # type: ignore[arg-type]
+    return SAC(SACConfig(shape, batch=8, **(shift | more)), RULE, seed=3, kernel=kernel)  # type: ignore[arg-type]
 
 
 def steps(agent: SAC, updates: int = 1, seed: int = 0) -> Transitions:
@@ -225,12 +235,12 @@ def test_choosing_a_kernel_does_not_change_the_learner() -> None:
 def test_reference_kernel_rejects_options_of_the_lean_kernel(more: dict[str, object]) -> None:
     (option,) = more
     config = SACConfig(NUMBERS, **more)  # type: ignore[arg-type]
-    assert supported_sac_kernels(config) == ["lean"]
-    agent = SAC(config, kernel="lean")
+    assert SAC(config, RULE).supported_kernels() == ["lean"]
+    agent = SAC(config, RULE, kernel="lean")
     with pytest.raises(HotloopError, match=f"the kernel 'torch' of SAC cannot run with {option}: use 'lean'"):
         agent.use("torch")
     assert agent.kernel == "lean"
-    assert supported_sac_kernels(SACConfig(NUMBERS)) == ["torch", "lean"]
+    assert SAC(SACConfig(NUMBERS), RULE).supported_kernels() == ["torch", "lean"]
 
 
 def test_choice_considers_only_kernels_that_support_the_options() -> None:

@@ -242,7 +242,7 @@ def test_sampling_too_early_raises() -> None:
     assert len(replay) == 2
     with pytest.raises(ReplayError, match="cannot sample 3 transitions from a replay that holds 2"):
         replay.sample(3, rng)
-    with pytest.raises(ReplayError, match="ask for one or more"):
+    with pytest.raises(ReplayError, match="sample one or more"):
         replay.sample(0, rng)
 
 

@@ -311,7 +311,7 @@ def test_arrays_are_the_same_as_the_library_reads_and_may_be_written_to(tmp_path
     from safetensors.numpy import load_file, save_file
 
     file = tmp_path / "a.safetensors"
-    kinds = [kind for kind in checkpoint_files.TYPES if kind != np.bool_]
+    kinds = [kind for kind in checkpoint_files.DTYPE_NAMES if kind != np.bool_]
     arrays = {str(kind): np.arange(6).astype(kind).reshape(2, 3) for kind in kinds}
     save_file(arrays | {"none": np.zeros((0, 3), np.float32), "one": np.array(7)}, file, {"by": "somebody"})
     found = checkpoint_files.read_arrays(file, hashlib.sha256(file.read_bytes()).hexdigest())

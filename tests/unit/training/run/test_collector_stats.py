@@ -10,7 +10,7 @@ import torch
 
 from hotloop.training.collect import Collected, Episode, Restart, Spent
 from hotloop.training.run import collector_stats as feeding
-from hotloop.training.run.collector_stats import Feeding, status
+from hotloop.training.run.collector_stats import CollectorStats, status
 from hotloop.training.run.counts import Episodes
 from hotloop.training.tasks import mario_setup as mario_parts
 
@@ -31,7 +31,7 @@ def got(steps: int, *lengths: int, flag: bool = False, **more: object) -> Collec
 
 
 def test_rates_and_waiting_are_those_of_the_epoch(clock: list[int]) -> None:
-    fed = Feeding(epoch=2)
+    fed = CollectorStats(epoch=2)
     clock[0] = 2_000_000_000
     ended = fed.take(got(40, 10))
     fed.learnt(64)
@@ -52,13 +52,13 @@ def test_rates_and_waiting_are_those_of_the_epoch(clock: list[int]) -> None:
 
 
 def test_nothing_ended() -> None:
-    assert Feeding(1).take(got(4)).shape == (3, 0)
-    told = Feeding(1).scalars(0)
+    assert CollectorStats(1).take(got(4)).shape == (3, 0)
+    told = CollectorStats(1).scalars(0)
     assert told["flag_rate_last100"] is None and told["distance_last100"] is None
 
 
 def test_the_clock_of_the_first_epoch_starts_when_all_are_ready(clock: list[int]) -> None:
-    fed = Feeding(epoch=1)
+    fed = CollectorStats(epoch=1)
     clock[0] = 30_000_000_000  # so long it took to start those who play
     fed.begin()
     clock[0] = 32_000_000_000
@@ -68,7 +68,7 @@ def test_the_clock_of_the_first_epoch_starts_when_all_are_ready(clock: list[int]
 
 
 def test_steps_that_never_came_and_those_of_ended_workers_are_summed_apart() -> None:
-    fed = Feeding(16)
+    fed = CollectorStats(16)
     fed.take(got(10, 8))
     fed.take(got(4, 9, lost=3))
     fed.take(got(4, lost_with_worker=14))
@@ -78,14 +78,14 @@ def test_steps_that_never_came_and_those_of_ended_workers_are_summed_apart() -> 
 
 
 def test_flags_are_those_of_the_last_hundred() -> None:
-    fed = Feeding(1000)
+    fed = CollectorStats(1000)
     fed.take(got(1000, *[10] * 90))
     fed.take(got(1000, *[10] * 30, flag=True))
     assert fed.scalars(0)["flag_rate_last100"] == pytest.approx(0.3)
 
 
 def test_the_age_of_weights_is_that_of_the_one_who_lags_most() -> None:
-    fed = Feeding(16)
+    fed = CollectorStats(16)
     assert fed.weight_lag(5) == 5
     for version, updates in ((2, 10), (3, 20), (4, 30)):
         fed.published(version, updates)
@@ -97,10 +97,10 @@ def test_the_age_of_weights_is_that_of_the_one_who_lags_most() -> None:
 
 
 def test_it_goes_on_from_a_checkpoint() -> None:
-    fed = Feeding(2)
+    fed = CollectorStats(2)
     fed.take(got(10, 12, 3, 3, flag=True, overwritten=5, lost=8, lost_with_worker=2, restarts=(Restart(0, "killed"),)))
     fed.next_epoch()
-    again = Feeding(2)
+    again = CollectorStats(2)
     again.restore(json.loads(json.dumps(fed.state())), version=9, updates=40)
     assert again.state() == fed.state()
     assert (again.lost, again.gone, again.overwritten, again.restarts, again.epochs) == (8, 2, 5, 1, 1)
@@ -110,7 +110,7 @@ def test_it_goes_on_from_a_checkpoint() -> None:
 
 
 def test_the_status_line_has_what_the_study_monitors() -> None:
-    fed = Feeding(1)
+    fed = CollectorStats(1)
     fed.take(got(40, 10, flag=True))
     numbers = fed.scalars(3) | {"env_steps": 1234, "updates": 3, "loss": 0.01, "td_error": 0.5, "epsilon": 0.25}
     line = status(numbers | {"buffer_fill": 0.5, "return_last100": None, "experience_per_s": 321.0}, 2.5)

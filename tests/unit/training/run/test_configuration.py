@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -94,10 +94,19 @@ def test_an_unknown_pipeline_is_refused_with_those_there_are() -> None:
 
 def test_only_what_leaves_the_maths_alone_may_differ_when_resumed() -> None:
     config = dqn_snake.Config()
-    saved = {**{name: getattr(config, name) for name in dqn_snake.Config.__slots__}, "hidden": [128, 128]}
+    saved = asdict(config) | {"hidden": [128, 128]}
     configuration.check_same(replace(config, kernel="torch"), saved, Path("c"))
     with pytest.raises(HotloopError, match="cannot resume with --n-step 3: c was trained with 1; leave it out"):
         configuration.check_same(replace(config, n_step=3), saved, Path("c"))
+
+
+def test_a_checkpoint_older_than_an_option_can_be_resumed_with_its_default() -> None:
+    config = dqn_snake.Config()
+    saved = asdict(config) | {"hidden": [128, 128]}
+    del saved["tail_free"]
+    configuration.check_same(config, saved, Path("c"))
+    with pytest.raises(HotloopError, match="cannot resume with --tail-free True: c was trained with False; leave it"):
+        configuration.check_same(replace(config, tail_free=True), saved, Path("c"))
 
 
 @pytest.mark.parametrize("name", PIPELINES)

@@ -15,9 +15,10 @@ from hotloop.training.envs.ricochet import RicochetVectorEnv
 from hotloop.training.envs.ricochet import memory_layout as ricochet
 from hotloop.training.envs.snake import SnakeVectorEnv
 from hotloop.training.envs.snake import memory_layout as snake
-from hotloop.training.learn import DQN, DQNConfig, QShape
+from hotloop.training.learn import DQN, DQNConfig, QRule, QShape
+from hotloop.training.pipelines.dqn_snake import move_target, q_loss
 from hotloop.training.replay import FrameReplay, Prioritised, VectorReplay
-from hotloop.training.run.collector_stats import Feeding
+from hotloop.training.run.collector_stats import CollectorStats
 from hotloop.training.run.counts import Episodes
 from hotloop.training.state_checks import count_in, numbers_in, random_state
 from hotloop.training.tasks.curriculum import Solved
@@ -238,14 +239,14 @@ def test_counts_of_episodes_are_checked() -> None:
      {"epochs": ...}, {"in_epoch": 1.5}],
 )  # fmt: skip
 def test_figures_of_collectors_are_checked(change: dict[str, Any]) -> None:
-    feeding = Feeding(4)
+    feeding = CollectorStats(4)
     with pytest.raises(HotloopError):
         feeding.restore(changed(feeding.state(), **change), 1, 0)
     feeding.restore(feeding.state(), 1, 0)
 
 
 def test_a_learner_takes_no_other_types_and_no_numbers_that_are_not_finite() -> None:
-    learner = DQN(DQNConfig(QShape((4,), 3, (8,))))
+    learner = DQN(DQNConfig(QShape((4,), 3, (8,))), QRule(q_loss, move_target, numba=True))
     arrays = learner.tensors()
     weights = next(name for name in arrays if name.startswith("online.weights"))
     for change in (
@@ -264,7 +265,7 @@ def test_a_learner_takes_no_other_types_and_no_numbers_that_are_not_finite() -> 
 def test_a_network_that_does_not_fit_is_refused_before_it_is_made() -> None:
     for hidden in ((1 << 20, 1 << 20), (1 << 40, 1 << 40)):
         with pytest.raises(HotloopError, match="give smaller layers"):
-            DQN(DQNConfig(QShape((4,), 3, hidden)))
+            DQN(DQNConfig(QShape((4,), 3, hidden)), QRule(q_loss, move_target, numba=True))
 
 
 def test_values_of_json_are_checked() -> None:

@@ -6,11 +6,20 @@ import numpy as np
 import pytest
 import torch
 
-from hotloop.training.learn import SAC, SACConfig, SACShape
-from hotloop.training.learn.kernel_choice import random_sac_batch
+from hotloop.training.learn import SAC, SACConfig, SACRule, SACShape
+from hotloop.training.learn.sac.learner import random_sac_batch
 from hotloop.training.learn.sac.state import PHASES
+from hotloop.training.pipelines.sac_carracing import (
+    actor_loss,
+    critic_loss,
+    critic_target,
+    move_target,
+    temperature_gradient,
+)
 from hotloop.training.run import update_report
 from hotloop.training.run.update_report import EVERY, SAMPLE, UpdateReport, body_macs, conv_macs, flops_of, table
+
+RULE = SACRule(critic_target, critic_loss, actor_loss, temperature_gradient, move_target)
 
 STUDY = SACShape((4, 96, 96), 2)
 SMALL = SACShape((2, 36, 36), 2, convs=((4, 8, 4), (8, 4, 2)), hidden=(16,))
@@ -25,7 +34,7 @@ def test_the_convolutions_of_the_study_are_counted_by_hand() -> None:
 
 def test_an_update_as_one_writes_it_does_eighteen_passes_and_a_lean_one_fourteen() -> None:
     def passes(kernel: str) -> float:
-        agent = SAC(SACConfig(SACShape((4, 96, 96), 2, hidden=(1,)), batch=1), kernel=kernel)
+        agent = SAC(SACConfig(SACShape((4, 96, 96), 2, hidden=(1,)), batch=1), RULE, kernel=kernel)
         first, *others = (2.0 * each for each in conv_macs(agent.config.shape))
         work, eye = flops_of(agent), first + sum(others)
         convolved = sum(n for (_, part), n in work.items() if part.startswith("conv"))
@@ -39,7 +48,7 @@ def test_an_update_as_one_writes_it_does_eighteen_passes_and_a_lean_one_fourteen
 
 
 def test_every_tenth_update_is_printed_with_its_sampling_and_its_phases() -> None:
-    agent = SAC(SACConfig(SMALL, batch=8), kernel="lean")
+    agent = SAC(SACConfig(SMALL, batch=8), RULE, kernel="lean")
     said: list[str] = []
     report = UpdateReport(agent, said.append)
     for _ in range(2 * EVERY):
@@ -60,7 +69,7 @@ def test_every_tenth_update_is_printed_with_its_sampling_and_its_phases() -> Non
 
 def test_the_whole_is_measured_and_a_gap_between_phases_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
-    report = UpdateReport(SAC(SACConfig(SMALL, batch=8), kernel="lean"), said.append)
+    report = UpdateReport(SAC(SACConfig(SMALL, batch=8), RULE, kernel="lean"), said.append)
     now = [0]
     monkeypatch.setattr(update_report, "now_ns", lambda: now[0])
     for _ in range(EVERY):
@@ -84,7 +93,7 @@ def test_the_whole_is_measured_and_a_gap_between_phases_is_shown(monkeypatch: py
 
 @pytest.mark.parametrize("kind", ["cuda", "mps"])
 def test_a_gpu_is_waited_for_before_each_look_at_the_clock(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    report = UpdateReport(SAC(SACConfig(SMALL, batch=8), kernel="lean"), print)
+    report = UpdateReport(SAC(SACConfig(SMALL, batch=8), RULE, kernel="lean"), print)
     waits: list[str] = []
     monkeypatch.setattr(getattr(torch, kind), "synchronize", lambda *_: waits.append(kind))
     with report.whole(), report(SAMPLE):

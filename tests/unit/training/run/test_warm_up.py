@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from hotloop.training.learn import supported_kernels, supported_ppo_kernels
 from hotloop.training.pipelines import dqn_snake, ppo_snake
 from hotloop.training.run import warm_up
 
@@ -74,7 +73,7 @@ def test_nothing_is_started_for_a_network_that_numba_cannot_run(
     module: Any, config: Any, started: list[object]
 ) -> None:
     learner = module.Agent(config).learner
-    supported = (supported_kernels if module is dqn_snake else supported_ppo_kernels)(learner.config, learner.device)
+    supported = learner.supported_kernels()
     with warm_up.learner_compiled_ahead("any", config, MODULE, supported):
         pass
     assert started == []

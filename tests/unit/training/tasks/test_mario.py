@@ -1,4 +1,4 @@
-"""Mario as its pipeline plays it: what is asked of the console, and what is refused before anything begins."""
+"""Mario as its pipeline plays it: emulator settings, and configurations rejected before the start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def right(obs: np.ndarray) -> np.ndarray:
 
 
 def dancer() -> Act:
-    """Run and turn, so that it shows which actions were repeated."""
+    """Run back and forth, which shows which actions were repeated."""
     steps = cycle((RUN, RUN, RUN, LEFT))
     return lambda obs: np.full(len(obs), next(steps))
 
@@ -45,7 +45,7 @@ def test_every_preset_can_be_played(preset: str) -> None:
     assert frame.shape == (config.size, config.size)
 
 
-def test_training_episodes_begin_along_the_route_of_our_own_game_only(tmp_path: Path) -> None:
+def test_only_our_own_game_starts_training_episodes_along_the_route(tmp_path: Path) -> None:
     assert mario.start_of(Config()) == "route"
     assert mario.start_of(Config(rom=str(RUNNER))) == "route"
     other = tmp_path / "other.nes"
@@ -55,7 +55,7 @@ def test_training_episodes_begin_along_the_route_of_our_own_game_only(tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("config", "said"),
+    ("config", "message"),
     [
         (Config(rom="nowhere.nes"), "cannot be read"),
         (Config(rom=__file__), "not in iNES format"),
@@ -63,12 +63,12 @@ def test_training_episodes_begin_along_the_route_of_our_own_game_only(tmp_path: 
         (Config(level="meadow"), "meadow"),
     ],
 )
-def test_what_cannot_be_played_is_refused(config: Config, said: str) -> None:
-    with pytest.raises(HotloopError, match=said):
+def test_unplayable_configurations_are_rejected(config: Config, message: str) -> None:
+    with pytest.raises(HotloopError, match=message):
         mario.check(config)
 
 
-def test_routes_are_known_for_our_own_game_only(tmp_path: Path) -> None:
+def test_only_our_own_game_has_known_routes(tmp_path: Path) -> None:
     other = tmp_path / "other.nes"
     other.write_bytes(RUNNER.read_bytes() + b"more")
     with pytest.raises(HotloopError, match="another cartridge"):
@@ -78,7 +78,7 @@ def test_routes_are_known_for_our_own_game_only(tmp_path: Path) -> None:
     mario.check(Config(rom=str(other), rom_unchecked=True, level="8-4"))
 
 
-def test_a_cartridge_that_was_moved_is_one_line(tmp_path: Path) -> None:
+def test_a_moved_rom_is_reported_in_one_line(tmp_path: Path) -> None:
     config = Config(rom=str(tmp_path / "moved.nes"))
     for call in (
         lambda: mario.levels(config, ["1-2"]),
@@ -88,24 +88,24 @@ def test_a_cartridge_that_was_moved_is_one_line(tmp_path: Path) -> None:
             call()
 
 
-def test_the_studys_presets() -> None:
+def test_presets_of_the_study() -> None:
     faithful, original = PRESETS["faithful"][0], PRESETS["original"][0]
     assert (faithful.batch, faithful.accumulate) == (2048, 4), "the study's 512, accumulated 4 times"
     assert (faithful.workers, faithful.buffer, faithful.epoch, faithful.publish_epochs) == (4, 50_000, 16, 5)
     assert (original.batch, original.accumulate) == (256, 1)
     assert (original.workers, original.buffer, original.epoch, original.publish_epochs) == (2, 10_000, 8, 3)
     assert (faithful.norm, faithful.try_compile) == (True, True)
-    assert (original.norm, original.try_compile) == (False, False), "what the study added later"
+    assert (original.norm, original.try_compile) == (False, False), "added to the study later"
 
 
 @pytest.mark.parametrize(("length", "ahead"), [(4000, 32), (400, 25), (100, 6)])
-def test_workers_are_no_further_ahead_than_half_of_what_nobody_samples(length: int, ahead: int) -> None:
+def test_workers_run_ahead_by_at_most_half_of_the_unsampled_slots(length: int, ahead: int) -> None:
     replay = FrameReplay(2 * length, 2, (8, 8), storage="shared")
     assert mario_setup.ahead_of(replay) == ahead
     replay.close()
 
 
-def test_a_kernel_that_cannot_be_used_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_kernel_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def choose(learner: object, updates: int, candidates: object) -> Choice:
         return Choice("torch", {"torch": 1.0, "lean": 2.0}, {"compile": "no compiler"})
 
@@ -116,7 +116,7 @@ def test_a_kernel_that_cannot_be_used_here_is_said(monkeypatch: pytest.MonkeyPat
     assert note == "hotloop: kernel compile cannot be used here (no compiler); torch is used"
 
 
-def test_places() -> None:
+def test_playable_levels() -> None:
     config = Config()
     assert mario.home(config) == "1-1"
     assert mario.places(config, None, False) == ["1-1"]
@@ -127,22 +127,22 @@ def test_places() -> None:
             mario.places(config, boards, official)
 
 
-def test_held_out_episodes_are_disturbed_and_the_same_every_time() -> None:
+def test_held_out_episodes_are_perturbed_and_repeatable() -> None:
     config = Config(noops=0, sticky=0.0, max_steps=12)
     one, again = (mario.play_episodes(dancer(), config, 4, "1-1") for _ in range(2))
     assert (one.score == again.score).all() and (one.returned == again.returned).all()
     assert one.length.tolist() == [12] * 4 and one.cause.tolist() == ["limit"] * 4
-    assert len(set(one.returned.tolist())) > 1, "the same buttons, of which others are repeated"
+    assert len(set(one.returned.tolist())) > 1, "the same actions, but other ones are repeated"
     assert one.summary()["success_rate"] == 0
 
 
-def test_always_right_and_jump_does_not_clear_the_first_level() -> None:
+def test_always_running_and_jumping_does_not_clear_the_first_level() -> None:
     played = mario.play_episodes(right, Config(), 3, "1-1")
     assert set(played.cause) <= {"death", "deadlock"} and played.summary()["success_rate"] == 0
     assert (played.score > 100).all()
 
 
-def test_a_watched_episode_is_one_of_them() -> None:
+def test_a_watched_episode_is_a_held_out_episode() -> None:
     config = Config(max_steps=12)
     played = mario.play_episodes(right, config, 2, "1-1")
     seen = list(mario.watch(right, config, "1-1", 1, "rgb_array"))
@@ -151,10 +151,3 @@ def test_a_watched_episode_is_one_of_them() -> None:
     game = mario.watch(right, config, "1-1", 0, "rgb_array")
     assert next(game).draw().shape == (224, 240, 3)
     game.close()
-
-
-def test_what_is_seen() -> None:
-    stack = mario.Stack(np.full((2, 2), 7, np.uint8), 3)
-    assert stack.seen.shape == (1, 3, 2, 2) and (stack.seen == 7).all()
-    stack.push(np.full((2, 2), 9, np.uint8))
-    assert stack.seen[0, :, 0, 0].tolist() == [7, 7, 9]

@@ -1,4 +1,4 @@
-"""Ricochet Robots as its pipeline plays it: when boards get harder, which levels there are, and what is refused."""
+"""Ricochet Robots as its pipeline plays it: promotion to harder boards, levels, and invalid configurations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def bank(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Player:
-    """Plays any action, and remembers what it was shown."""
+    """Plays random actions and stores its observations."""
 
     def __init__(self) -> None:
         self.rng = np.random.default_rng(0)
@@ -43,50 +43,50 @@ class Player:
         return self.rng.integers(0, 8, len(obs)), memory
 
 
-def by_definition(told: list[tuple[int, bool]], now: int, longest: int) -> float | None:
-    """Go back over (begin, solved) from the last that must have ended, until there are 100."""
+def by_definition(finished: list[tuple[int, bool]], now: int, longest: int) -> float | None:
+    """Go back through (begin, solved) from the last board that must have ended until there are 100."""
     counted: list[bool] = []
     for begin in range(now - longest, -1, -1):
-        counted += [solved for began, solved in told if began == begin]
+        counted += [solved for began, solved in finished if began == begin]
         if len(counted) >= 100:
             return sum(counted) / len(counted)
     return None
 
 
 @pytest.mark.parametrize(("boards", "longest", "skill"), [(512, 20, 0.3), (64, 20, 0.5), (7, 5, 0.9), (1, 2, 0.5)])
-def test_boards_are_counted_in_the_order_in_which_they_began(boards: int, longest: int, skill: float) -> None:
-    rng, solved, told = np.random.default_rng(0), Solved(boards, longest), []
+def test_boards_are_counted_in_starting_order(boards: int, longest: int, skill: float) -> None:
+    rng, solved, finished = np.random.default_rng(0), Solved(boards, longest), []
     begun, good = np.zeros(boards, np.int64), rng.random(boards) < skill
     length = np.where(good, rng.integers(1, longest + 1, boards), longest)
     for now in range(1, 12 * longest + 250 // boards):
         ended = now - begun >= length
         solved.step(ended, good)
         for i in np.flatnonzero(ended):
-            told.append((int(begun[i]), bool(good[i])))
+            finished.append((int(begun[i]), bool(good[i])))
             begun[i], good[i] = now, rng.random() < skill
             length[i] = rng.integers(1, longest + 1) if good[i] else longest
-        assert solved.share() == by_definition(told, now, longest)
+        assert solved.share() == by_definition(finished, now, longest)
     assert boards == 1 or solved.share() is not None
 
 
 @pytest.mark.parametrize(("skill", "level"), [(50, 0), (84, 0), (85, 1), (90, 1)])
-def test_promotion_by_all_boards_and_not_by_those_that_are_solved_first(skill: int, level: int) -> None:
-    said: list[str] = []
+def test_promotion_considers_all_boards_not_only_the_first_solved(skill: int, level: int) -> None:
+    messages: list[str] = []
     run: Any = SimpleNamespace(config=Config(curriculum=True), level=0, solved=Solved(100, 3))
     run.go_to = lambda level: setattr(run, "level", level)
     good = np.arange(100) < skill
     run.solved.step(good, good)
-    promote(run, SimpleNamespace(say=said.append))  # type: ignore[arg-type]
-    assert run.level == 0, "all that have ended were solved, but others are still played"
+    promote(run, SimpleNamespace(say=messages.append))  # type: ignore[arg-type]
+    assert run.level == 0, "all finished boards were solved, but others are still being played"
     run.solved.step(np.zeros(100, np.bool_), good)
     run.solved.step(~good, good & False)
-    promote(run, SimpleNamespace(say=said.append))  # type: ignore[arg-type]
+    promote(run, SimpleNamespace(say=messages.append))  # type: ignore[arg-type]
     assert run.level == level
     expected = [f"ppo-ricochet: {skill}% of the last 100 boards solved: on to level 1"]
-    assert said == (expected if level else [])
+    assert messages == (expected if level else [])
 
 
-def test_what_was_counted_is_saved() -> None:
+def test_promotion_statistics_are_saved() -> None:
     one, other, rng = Solved(3, 1), Solved(3, 1), np.random.default_rng(0)
     every = np.ones(3, np.bool_)
     for k in range(60):
@@ -111,7 +111,7 @@ class Still:
         self.closed = True
 
 
-def test_a_promotion_keeps_the_statistics_and_drops_what_was_not_played_to_its_end(
+def test_a_promotion_keeps_statistics_and_drops_unfinished_episodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(ricochet, "make_env", lambda *given: Still())
@@ -128,14 +128,19 @@ def test_a_promotion_keeps_the_statistics_and_drops_what_was_not_played_to_its_e
     run.go_to(1)
     run.episodes.step(np.full(4, 0.25), every, np.zeros(4))
     assert (run.level, before.closed, run.episodes.ended) == (1, True, 8)
-    told = run.episodes.means()
-    assert (told["return_mean"], told["length_mean"], told["score_mean"], told["score_last100"]) == (0.375, 1, 0.5, 0.5)
+    means = run.episodes.means()
+    assert (means["return_mean"], means["length_mean"], means["score_mean"], means["score_last100"]) == (
+        0.375,
+        1,
+        0.5,
+        0.5,
+    )
     assert run.solved.state()["step"] == 0
     assert run.fresh.all()
     assert (run.obs == SMALL.seed + 1).all()
 
 
-def test_levels_are_chosen_by_name() -> None:
+def test_levels_are_selected_by_name() -> None:
     assert ricochet.levels(SMALL, ["2", "0"]) == [2, 0]
     assert ricochet.places(SMALL, None, False) == [0, 1, 2, 3]
     assert ricochet.places(replace(SMALL, robots=1), None, False) == [0, 1, 2]
@@ -145,7 +150,7 @@ def test_levels_are_chosen_by_name() -> None:
         ricochet.levels(replace(SMALL, robots=1), ["3"])
 
 
-def test_held_out_boards_are_played_from_the_bank_read_once(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_out_boards_are_read_from_the_bank_once(bank: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from hotloop.training.envs.ricochet import puzzle_bank as banks
 
     config, player, reads = replace(SMALL, bank=str(bank), eval_steps=6), Player(), []
@@ -161,7 +166,7 @@ def test_held_out_boards_are_played_from_the_bank_read_once(bank: Path, monkeypa
 
 
 @pytest.mark.parametrize("observation", ["planes", "rgb"])
-def test_planes_of_puzzles_are_what_the_environment_shows(observation: str) -> None:
+def test_planes_of_puzzles_equal_the_observations_of_the_environment(observation: str) -> None:
     env = RicochetVectorEnv(32, size=9, robots=3, observation=observation, level=0)
     seen, _ = env.reset(seed=5)
     twin = RicochetVectorEnv(32, size=9, robots=3, level=0)
@@ -173,7 +178,7 @@ def test_planes_of_puzzles_are_what_the_environment_shows(observation: str) -> N
         seen, expected = env.step(actions)[0], twin.step(actions)[0]
 
 
-def test_a_bank_without_needed_boards_is_refused_before_any_is_played(bank: Path, tmp_path: Path) -> None:
+def test_a_bank_with_missing_levels_is_rejected_before_playing(bank: Path, tmp_path: Path) -> None:
     config = replace(SMALL, bank=str(bank))
     ricochet.check_bank(config, evaluates=True)
     ricochet.check_bank(replace(config, level=1), evaluates=True)
@@ -189,14 +194,14 @@ def test_a_bank_without_needed_boards_is_refused_before_any_is_played(bank: Path
         ricochet.check_bank(config, evaluates=True)
 
 
-def test_a_cache_that_cannot_be_written_gets_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unwritable_cache_is_reported_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     with pytest.raises(
         HotloopError, match=r"cannot make the puzzle bank .*\(Not a directory\): make room there"
-    ) as told:
+    ) as error:
         ricochet.bank_of(SMALL)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(error.value)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
 
     def full(*_: object) -> None:
@@ -208,7 +213,9 @@ def test_a_cache_that_cannot_be_written_gets_one_line(tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("given", ["", "cache"])
-def test_an_empty_or_relative_cache_is_none(given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_empty_or_relative_cache_path_is_ignored(
+    given: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", given)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr("hotloop.training.envs.ricochet.puzzle_bank.make", lambda path, plan: path.mkdir(parents=True))
@@ -216,7 +223,7 @@ def test_an_empty_or_relative_cache_is_none(given: str, tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("settings", "said"),
+    ("settings", "message"),
     [
         ({"robots": 1, "level": 3}, "--level is 3: give one of 0, 1, 2, the levels of boards with --robots 1"),
         ({"size": 6}, "--size is 6: give at least 7, or a --bank too"),
@@ -224,16 +231,16 @@ def test_an_empty_or_relative_cache_is_none(given: str, tmp_path: Path, monkeypa
         ({"auxiliary": -1.0, "read_planes": True}, "--auxiliary is -1.0: give 0 or more"),
     ],
 )
-def test_what_cannot_be_is_refused_at_once(settings: dict[str, Any], said: str) -> None:
-    with pytest.raises(HotloopError, match=said):
+def test_invalid_configurations_are_rejected(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(HotloopError, match=message):
         Config(**settings)
 
 
-def test_small_boards_are_for_those_who_bring_a_bank() -> None:
+def test_small_boards_need_a_bank() -> None:
     assert Config(size=4, bank="mine").size == 4
 
 
-def test_the_presets() -> None:
+def test_presets() -> None:
     faithful = PRESETS["faithful"][0]
     assert (faithful.envs, faithful.epochs, faithful.channels, faithful.lr) == (8, 4, 32, 3e-4)
     assert (faithful.core, faithful.observation, faithful.read_planes, faithful.auxiliary) == ("drc", "rgb", False, 0)

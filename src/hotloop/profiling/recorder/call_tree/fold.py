@@ -3,13 +3,12 @@
 A segment is a stretch of time between two folds. It is closed in time: spans still open at its end are cut there
 and go on in the next one, so the self times of a segment add up exactly to its length. `calls`, shortest, longest
 and the histogram know whole calls only, when they end. The work itself is done in C (`_fold.c`),
-or by its numpy twin (`fold_twin`).
+or in numpy (`fold_reference`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 import numpy as np
 
@@ -52,20 +51,31 @@ def _fold_in_c(
 ) -> Folded | None:
     """Fold, or return None where an end has no begin."""
     before = tuple((each.node, each.start_ns, each.last_child, each.code) for each in opened)
-    places: Any = tree.places
-    made = places.fold(np.ascontiguousarray(events), before, *ends, codes.flags, dark, COUNTER_BASE)
+    assert tree.places is not None
+    made = tree.places.fold(np.ascontiguousarray(events), before, *ends, codes.flags, dark, COUNTER_BASE)
     new_nodes = made if isinstance(made, list) else made[-1]
     tree.keys.extend(NodeKey(*each) for each in new_nodes)
     if isinstance(made, list):
         return None
-    node, total_ns, self_ns = _rows(made[0])
-    done_node, done_start, done_end = _rows(made[1])
-    counter_node, counter_code, counter_amount = _rows(made[2])
+    nodes, done, counters, at_ns, inner, still_open, _ = made
+    node, total_ns, self_ns = _rows(nodes)
+    done_node, done_start, done_end = _rows(done)
+    counter_node, counter_code, counter_amount = _rows(counters)
     return Folded(
-        node, total_ns, self_ns, done_node, done_start, done_end, counter_node, counter_code, counter_amount,
-        np.frombuffer(made[3], np.int64), np.frombuffer(made[4], np.int64),
-        tuple(OpenSpan(*each) for each in made[5]), made[1],
-    )  # fmt: skip
+        node=node,
+        total_ns=total_ns,
+        self_ns=self_ns,
+        done_node=done_node,
+        done_start=done_start,
+        done_end=done_end,
+        counter_node=counter_node,
+        counter_code=counter_code,
+        counter_amount=counter_amount,
+        at_ns=np.frombuffer(at_ns, np.int64),
+        inner=np.frombuffer(inner, np.int64),
+        still_open=tuple(OpenSpan(*each) for each in still_open),
+        done_packed=done,
+    )
 
 
 def _rows(packed: bytes) -> Ints:

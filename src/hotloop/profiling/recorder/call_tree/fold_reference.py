@@ -110,10 +110,9 @@ class _Shape:
         n = len(segment.begin)
         zeros = np.zeros(n, np.int64)
         duration = segment.at[segment.end] - segment.at[segment.begin]
-        shape = cls(
-            segment, opened, codes, tree, dark, zeros.copy(), zeros.copy(), zeros.copy(), duration, zeros.copy(),
-            np.zeros(len(segment.at), np.int64), [], [],
-        )  # fmt: skip
+        node, parent, variant, inside = (zeros.copy() for _ in range(4))
+        inner = np.zeros(len(segment.at), np.int64)
+        shape = cls(segment, opened, codes, tree, dark, node, parent, variant, duration, inside, inner, [], [])
         shape.variant[:] = shape._variants()
         level = segment.level[segment.begin]
         starts = np.searchsorted(level, np.arange(1, int(level[-1]) + 2))
@@ -265,12 +264,19 @@ class _Shape:
         for depth, each in enumerate(self.opened):
             start[self._first_of_level(depth + 1)] = each.start_ns
         return Folded(
-            node=seen, total_ns=total[seen], self_ns=self_ns[seen],
-            done_node=self.node[whole], done_start=start[whole], done_end=segment.at[segment.end[whole]],
+            node=seen,
+            total_ns=total[seen],
+            self_ns=self_ns[seen],
+            done_node=self.node[whole],
+            done_start=start[whole],
+            done_end=segment.at[segment.end[whole]],
             counter_node=self.inner[segment.counter_at],
-            counter_code=segment.counters[:, 0], counter_amount=segment.counters[:, 1],
-            at_ns=segment.at, inner=self.inner, still_open=self._still_open(start),
-        )  # fmt: skip
+            counter_code=segment.counters[:, 0],
+            counter_amount=segment.counters[:, 1],
+            at_ns=segment.at,
+            inner=self.inner,
+            still_open=self._still_open(start),
+        )
 
     def _still_open(self, start: Ints) -> tuple[OpenSpan, ...]:
         segment = self.segment

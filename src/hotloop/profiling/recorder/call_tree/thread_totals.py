@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -176,17 +175,25 @@ class Account:
             "node": node,
         }
 
-    def totals_rows(self) -> list[dict[str, Any]]:
+    def totals_rows(self) -> list[dict[str, int | list[int]]]:
         """What is known of whole calls so far, one row a node."""
         rows = []
         for node in sorted({*np.flatnonzero(self.max_ns).tolist(), *self.grown}):
             grown, peak, gpu = self.grown.get(int(node), (0, 0, 0))
             buckets = np.flatnonzero(self.histogram[node])
             rows.append(
-                {"thread": self.index, "node": int(node), "min_ns": int(self.min_ns[node]) if len(buckets) else 0,
-                 "max_ns": int(self.max_ns[node]), "grown_bytes": grown, "peak_bytes": peak, "gpu_bytes": gpu,
-                 "buckets": buckets.tolist(), "counts": self.histogram[node, buckets].tolist()}
-            )  # fmt: skip
+                {
+                    "thread": self.index,
+                    "node": int(node),
+                    "min_ns": int(self.min_ns[node]) if len(buckets) else 0,
+                    "max_ns": int(self.max_ns[node]),
+                    "grown_bytes": grown,
+                    "peak_bytes": peak,
+                    "gpu_bytes": gpu,
+                    "buckets": buckets.tolist(),
+                    "counts": self.histogram[node, buckets].tolist(),
+                }
+            )
         return rows
 
 
@@ -211,8 +218,8 @@ def _padded(values: Ints, missing: int) -> Ints:
 def calls_begun(events: Ints) -> tuple[Counter[int], int]:
     """Count the begins of spans among events, by code, and the events that are counters'."""
     if begun is not None:
-        made: Any = begun(events, COUNTER_BASE)
-        return Counter(made[0]), made[1]
+        calls, counters = begun(events, COUNTER_BASE)
+        return Counter(calls), counters
     code = events[:, 0]
     found = np.bincount(code[(code > 0) & (code < COUNTER_BASE)])
     return Counter({int(each): int(found[each]) for each in np.flatnonzero(found)}), int((code >= COUNTER_BASE).sum())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,8 @@ from hotloop.spans.registry import MAX_NAMES, Span
 if hot_path.ACCELERATED:
     from hotloop.profiling.recorder.call_tree._fold import Places, add_calls, begun  # pyright: ignore[reportMissingImports]
 else:
-    Places = add_calls = begun = None
+    Places = add_calls = None
+    begun: Callable[[NDArray[np.int64], int], tuple[dict[int, int], int]] | None = None
 
 MAX_NODES = 5000
 """A call tree with more paths than this is a mistake; what is beyond it is folded into the root."""
@@ -56,6 +58,20 @@ class OpenSpan:
     """Of the span; 0 for the root. A full tree has no node that would tell it."""
 
 
+Triples = bytes
+"""Rows of three int64."""
+
+
+class PlacesInC(Protocol):
+    """The places of a tree in `_fold.c`, which folds events into them."""
+
+    def fold(
+        self, events: NDArray[np.int64], opened: tuple[tuple[int, int, int, int], ...], *rest: int | bytes
+    ) -> list[tuple] | tuple[Triples, Triples, Triples, bytes, bytes, list[tuple], list[tuple]]:
+        """Fold events; return only the new nodes if an end has no begin."""
+        ...
+
+
 @dataclass(slots=True)
 class Tree:
     """A thread's call tree: paths by number. It only ever grows."""
@@ -66,7 +82,7 @@ class Tree:
     """The gap last seen after a sibling, for a gap whose end is not known yet."""
     acting: dict[int, bool] = field(default_factory=dict)
     """Whether a network's last call was acting, for one whose sequel is not known yet."""
-    places: object | None = field(default_factory=lambda: Places and Places(MAX_NODES, MAX_CODES))
+    places: PlacesInC | None = field(default_factory=lambda: Places and Places(MAX_NODES, MAX_CODES))
     """Keeps all of the above but `keys`, where the fold is done in C."""
 
     def pairs(self) -> set[tuple[int, int]]:

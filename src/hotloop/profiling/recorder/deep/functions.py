@@ -1,4 +1,4 @@
-"""Function calls of one thread, counted and timed: what `--functions` keeps of them.
+"""Function calls of one thread, counted and timed, for `--functions`.
 
 The tracer (`_functions.c`, or its Python reference) gives a tree of calls. Here its own cost is subtracted, hotloop's
 wrappers are removed, and functions are sorted into the user's own, those of a library, and native ones.
@@ -11,12 +11,12 @@ import os
 import runpy
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from types import CodeType, FrameType, ModuleType
-from typing import Any
 
 import hotloop
 from hotloop.clock import now_ns
+from hotloop.json_types import Json
 from hotloop.profiling.recorder.deep import functions_reference
 from hotloop.profiling.recorder.hooks.wrappers import is_wrapper
 from hotloop.profiling.recorder.stack_sampler import STARTERS, TRAINING, is_own
@@ -31,19 +31,19 @@ else:
     Tracer = functions_reference.Tracer
 
 LEAST_SHARE = 0.0005
-"""Branches of the call tree below this share of the time are not kept; their functions are, in the table."""
+"""Branches of the call tree below this share of the time are dropped; the table still has their functions."""
 MOST_FUNCTIONS = 3000
 ROUNDS = 2000
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 _RUNPY = runpy.run_module.__code__.co_filename
-"""As its frozen code names it."""
+"""The file name in its frozen code."""
 _HOUSEKEEPING = frozenset({"builtins", "_thread", "sys", "time.monotonic_ns"})
-"""Native functions that hotloop's wrappers call for themselves, by module or name; any other is what they wrap."""
+"""Native functions that hotloop's wrappers call for themselves, by module or name; others are what they wrap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Native:
-    """A function that is not Python's, as it was described when it was first seen."""
+    """A native function, described when it was first seen."""
 
     module: str
     name: str
@@ -56,7 +56,31 @@ class Costs:
     python_call_ns: float
     native_call_ns: float
     slowdown: float
-    """By how much Python code between calls is slower while it is traced: CPython 3.11 gives up its shortcuts."""
+    """How much slower Python code between calls runs while traced: CPython 3.11 drops its specialised instructions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A function, as it is written to the file."""
+
+    name: str
+    module: str
+    file: str
+    line: int
+    kind: str
+    """own, library, native or recorder."""
+
+
+@dataclass(slots=True)
+class Sums:
+    """The calls of one function, from wherever it was called."""
+
+    function: int
+    calls: int = 0
+    self_ns: float = 0.0
+    python_ns: float = 0.0
+    native_ns: float = 0.0
+    calls_from_own: int = 0
 
 
 @dataclass(slots=True)
@@ -69,10 +93,10 @@ class Branch:
     self_ns: float = 0.0
     python_ns: float = 0.0
     native_ns: float = 0.0
-    """Self times of it and of all below it, of Python functions and of native ones."""
+    """Self times of it and of everything below it, of Python functions and of native ones."""
 
 
-def describe(function: Any) -> Native:
+def describe(function: Callable) -> Native:
     """Name a native function: by its module, or by the class that defines it."""
     name, owner = function.__name__, getattr(function, "__self__", None)
     module = getattr(function, "__module__", None)
@@ -99,30 +123,32 @@ def open_calls(frame: FrameType | None) -> tuple[CodeType, ...]:
     return tuple(reversed(codes[shown[0] : shown[-1] + 1])) if shown else ()
 
 
-def collect(tracer: Any, began: tuple[CodeType, ...], costs: Costs) -> dict[str, Any]:
-    """Return what was traced, in columns that JSON takes.
+def collect(tracer: functions_reference.Tracer, began: tuple[CodeType, ...], costs: Costs) -> dict[str, Json]:
+    """Return what was traced, as JSON.
 
     Args:
-        tracer: One that was stopped.
-        began: What was open when it began.
-        costs: What it cost.
+        tracer: A tracer that was stopped.
+        began: The calls that were open when it started.
+        costs: What tracing costs.
     """
-    # Where nobody else's code is at work, it is one of hotloop's own pipelines that is to be looked at.
+    # In a run without code of the user, hotloop's own pipelines count as the user's.
     ours = not any(is_own(code.co_filename) for code in began)
     compiled = _compiled()
     described = [_describe(each, ours, compiled) for each in tracer.known()]
     branches = _contracted(tracer.nodes(), described, costs)
     wall_ns, spent_ns, events, lost = tracer.sums()
-    table = _by_function(branches, described)
-    ranked = sorted(table, key=lambda row: -row["self_ns"])[:MOST_FUNCTIONS]
+    ranked = sorted(_by_function(branches, described), key=lambda sums: -round(sums.self_ns))[:MOST_FUNCTIONS]
     return {
-        "wall_ns": wall_ns, "spent_ns": spent_ns, "events": events, "lost": lost,
+        "wall_ns": wall_ns,
+        "spent_ns": spent_ns,
+        "events": events,
+        "lost": lost,
         "recorder_ns": round(sum(each.self_ns for each in branches if each.function < 0)),
-        "python_call_ns": costs.python_call_ns, "native_call_ns": costs.native_call_ns, "slowdown": costs.slowdown,
+        **asdict(costs),
         "accelerated": Tracer is not functions_reference.Tracer,
-        "functions": [described[row["function"]] | row for row in ranked],
+        "functions": [asdict(described[sums.function]) | _rounded(sums) for sums in ranked],
         "tree": _kept(branches),
-    }  # fmt: skip
+    }
 
 
 def _is_recorder(code: CodeType) -> bool:
@@ -130,7 +156,7 @@ def _is_recorder(code: CodeType) -> bool:
 
 
 def _compiled() -> frozenset[int]:
-    """Return the ids of code that numba has compiled: it reports its kernels as if they were Python functions."""
+    """Return the ids of code that numba has compiled: its kernels look like Python functions to the tracer."""
     if "numba" not in sys.modules:
         return frozenset()
     found = set()
@@ -141,9 +167,9 @@ def _compiled() -> frozenset[int]:
     return frozenset(found)
 
 
-def _describe(known: CodeType | Native, ours: bool, compiled: frozenset[int]) -> dict[str, Any]:
+def _describe(known: CodeType | Native, ours: bool, compiled: frozenset[int]) -> Described:
     if isinstance(known, Native):
-        return {"name": known.name, "module": known.module, "file": "", "line": 0, "kind": "native"}
+        return Described(known.name, known.module, "", 0, "native")
     file = known.co_filename
     if id(known) in compiled:
         kind = "native"
@@ -151,10 +177,10 @@ def _describe(known: CodeType | Native, ours: bool, compiled: frozenset[int]) ->
         kind = "own" if ours else "library"
     else:
         kind = "recorder" if file.startswith(_PACKAGE) else "own" if is_own(file) else "library"
-    return {"name": known.co_qualname, "module": "", "file": file, "line": known.co_firstlineno, "kind": kind}
+    return Described(known.co_qualname, "", file, known.co_firstlineno, kind)
 
 
-def _contracted(nodes: list[tuple[int, int, int, int]], described: list[dict[str, Any]], costs: Costs) -> list[Branch]:
+def _contracted(nodes: list[tuple[int, int, int, int]], described: list[Described], costs: Costs) -> list[Branch]:
     """Return the tree without the tracer's cost and without hotloop's own functions, whose time goes to the root.
 
     The root is first and has function -1; a parent comes before its children.
@@ -178,7 +204,7 @@ def _contracted(nodes: list[tuple[int, int, int, int]], described: list[dict[str
         branches[at[i]].calls += calls
         branches[at[i]].self_ns += own_ns[i]
     for each in reversed(branches[1:]):
-        native = described[each.function]["kind"] == "native"
+        native = described[each.function].kind == "native"
         each.native_ns += each.self_ns if native else 0.0
         each.python_ns += 0.0 if native else each.self_ns
         branches[each.parent].native_ns += each.native_ns
@@ -186,7 +212,7 @@ def _contracted(nodes: list[tuple[int, int, int, int]], described: list[dict[str
     return branches
 
 
-def _self_times(nodes: list[tuple[int, int, int, int]], described: list[dict[str, Any]], costs: Costs) -> list[float]:
+def _self_times(nodes: list[tuple[int, int, int, int]], described: list[Described], costs: Costs) -> list[float]:
     """Return each node's self time. Half of what a call costs falls into it, half into its caller.
 
     More cannot fall into a call than it took: the rest is its caller's too.
@@ -195,7 +221,7 @@ def _self_times(nodes: list[tuple[int, int, int, int]], described: list[dict[str
     for i, (parent, function, calls, total) in enumerate(nodes):
         if i == 0:
             continue
-        native = described[function]["kind"] == "native"
+        native = described[function].kind == "native"
         half = calls * (costs.native_call_ns if native else costs.python_call_ns) / 2
         own_ns[i] -= half
         own_ns[parent] -= total + half
@@ -206,65 +232,58 @@ def _self_times(nodes: list[tuple[int, int, int, int]], described: list[dict[str
     return [max(each, 0.0) for each in own_ns]
 
 
-def _is_housekeeping(what: dict[str, Any], caller: dict[str, Any] | None) -> bool:
-    """Say whether a function is hotloop's own, or a native one called by it for itself.
+def _is_housekeeping(what: Described, caller: Described | None) -> bool:
+    """Check whether a function is hotloop's own, or a native one that hotloop calls for itself.
 
     Args:
         what: The function.
-        caller: Who calls it, if that is hotloop's own.
+        caller: Its caller, if that is hotloop's own.
     """
-    if what["kind"] != "native":
-        return what["kind"] == "recorder"
-    if what["module"].startswith("hotloop"):
+    if what.kind != "native":
+        return what.kind == "recorder"
+    if what.module.startswith("hotloop"):
         return True
     if caller is None:
         return False
     # Wrappers are made inside of functions, and call what they wrap.
-    return "<locals>" not in caller["name"] or what["module"] in _HOUSEKEEPING or what["name"] in _HOUSEKEEPING
+    return "<locals>" not in caller.name or what.module in _HOUSEKEEPING or what.name in _HOUSEKEEPING
 
 
-def _by_function(branches: list[Branch], described: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _by_function(branches: list[Branch], described: list[Described]) -> list[Sums]:
     """Sum by function. A call below one of the same function is inside its total already."""
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, Sums] = {}
     within: list[frozenset[int]] = [frozenset()] * len(branches)
     for i, each in enumerate(branches):
         if i == 0:
             continue
         above = within[each.parent]
         within[i] = above | {each.function}
-        row = rows.setdefault(
-            each.function,
-            {"function": each.function, "calls": 0, "self_ns": 0.0, "python_ns": 0.0, "native_ns": 0.0,
-             "calls_from_own": 0},
-        )  # fmt: skip
-        row["calls"] += each.calls
-        row["self_ns"] += each.self_ns
+        row = rows.setdefault(each.function, Sums(each.function))
+        row.calls += each.calls
+        row.self_ns += each.self_ns
         if each.function not in above:
-            row["python_ns"] += each.python_ns
-            row["native_ns"] += each.native_ns
+            row.python_ns += each.python_ns
+            row.native_ns += each.native_ns
         caller = branches[each.parent].function
-        if caller >= 0 and described[caller]["kind"] == "own":
-            row["calls_from_own"] += each.calls
-    return [_rounded(row) for row in rows.values()]
+        if caller >= 0 and described[caller].kind == "own":
+            row.calls_from_own += each.calls
+    return list(rows.values())
 
 
-def _kept(branches: list[Branch]) -> list[dict[str, Any]]:
+def _kept(branches: list[Branch]) -> list[dict[str, Json]]:
     """Return the branches that matter, as rows of JSON, parents first."""
     whole = branches[0].python_ns + branches[0].native_ns
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, Json]] = []
     numbers = {0: -1}
     for i, each in enumerate(branches):
         if i and each.parent in numbers and each.python_ns + each.native_ns >= LEAST_SHARE * whole:
             numbers[i] = len(rows)
-            rows.append(
-                _rounded({"parent": numbers[each.parent], "function": each.function, "calls": each.calls,
-                          "self_ns": each.self_ns, "python_ns": each.python_ns, "native_ns": each.native_ns})
-            )  # fmt: skip
+            rows.append(_rounded(replace(each, parent=numbers[each.parent])))
     return rows
 
 
-def _rounded(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: round(value) if isinstance(value, float) else value for name, value in row.items()}
+def _rounded(row: Sums | Branch) -> dict[str, Json]:
+    return {name: round(value) for name, value in asdict(row).items()}
 
 
 @functools.cache
@@ -277,8 +296,8 @@ def costs_here() -> Costs:
     return Costs(added[_calls], added[_native_calls], min(slowdown, 4.0))
 
 
-def _timed(work: Callable[[], None], tracer: Any) -> float:
-    """Return how long it takes in ns, without what the tracer has taken off already."""
+def _timed(work: Callable[[], None], tracer: functions_reference.Tracer | None) -> float:
+    """Return how long it takes in ns, without the time that the tracer subtracts itself."""
     if tracer is None:
         begin = now_ns()
         work()

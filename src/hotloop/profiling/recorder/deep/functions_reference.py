@@ -1,7 +1,7 @@
-"""The call tracer in Python: what `_functions.c` does, where there is no C compiler, and what it is held against.
+"""The call tracer in Python: the reference for `_functions.c`, and the fallback where there is no C compiler.
 
-It costs ten times as much a call. What lies inside the callback is taken off all the same, because the clock is
-read when it begins and when it ends.
+It costs ten times as much per call. The time inside the callback is still subtracted, because the clock is read when it
+begins and when it ends.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns
 
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.deep.functions import Native
+
 MOST_NODES = 200_000
+Key = CodeType | tuple[str | type | None, str]
+"""The code of a Python function; the module or class and the name of a native one."""
 
 
 class Tracer:
     """Counts and times the calls of the thread that starts it."""
 
-    def __init__(self, describe: Callable[[Any], Any]) -> None:
+    def __init__(self, describe: Callable[[Callable], Native]) -> None:
         self._describe = describe
-        self._known: list[Any] = []
-        self._numbers: dict[Any, int] = {}
-        self._places: dict[tuple[int, Any], int] = {}
-        self._keys: list[Any] = [None]
+        self._known: list[CodeType | Native] = []
+        self._numbers: dict[Key, int] = {}
+        self._places: dict[tuple[int, Key], int] = {}
+        self._keys: list[Key | None] = [None]
         self._nodes: list[list[int]] = [[-1, -1, 0, 0]]
         self._open: list[tuple[int, int]] = []
         self._spent_ns = self._begun_ns = self._wall_ns = self._events = self._lost = 0
@@ -52,7 +57,7 @@ class Tracer:
         """(parent, function, calls, total_ns) of each node; the root is first."""
         return [(parent, function, calls, total) for parent, function, calls, total in self._nodes]
 
-    def known(self) -> list[Any]:
+    def known(self) -> list[CodeType | Native]:
         """Each function: its code, or how it was described."""
         return list(self._known)
 
@@ -60,7 +65,7 @@ class Tracer:
         """(wall_ns, spent_ns, events, lost)."""
         return self._wall_ns, self._spent_ns, self._events, self._lost
 
-    def _on_event(self, frame: FrameType, event: str, arg: Any) -> None:
+    def _on_event(self, frame: FrameType, event: str, arg: Callable) -> None:
         begin = now_ns()
         at = begin - self._spent_ns
         if event == "call":
@@ -74,7 +79,7 @@ class Tracer:
         self._events += 1
         self._spent_ns += now_ns() - begin
 
-    def _enter(self, key: Any, what: Any, at: int, calls: int) -> None:
+    def _enter(self, key: Key, what: CodeType | Callable, at: int, calls: int) -> None:
         parent = self._open[-1][0]
         node = self._places.get((parent, key))
         if node is None:
@@ -90,7 +95,7 @@ class Tracer:
         self._nodes[node][2] += calls
         self._open.append((node, at))
 
-    def _leave(self, key: Any, at: int) -> None:
+    def _leave(self, key: Key, at: int) -> None:
         """End the innermost open call of this function, and what it left open. One that began before is not ours."""
         depth = len(self._open) - 1
         while depth > 0 and self._keys[self._open[depth][0]] != key:
@@ -103,8 +108,8 @@ class Tracer:
         self._nodes[node][3] += at - since
 
 
-def _native_key(function: Any) -> Any:
-    """Tell native functions apart: a method bound to another object is the same."""
+def _native_key(function: Callable) -> Key:
+    """Identify a native function: methods bound to different objects are the same."""
     owner = getattr(function, "__self__", None)
     if owner is None or isinstance(owner, type(sys)):
         return getattr(function, "__module__", None), function.__name__

@@ -1,6 +1,6 @@
-"""Torch operators over some iterations, by torch's own profiler: what `--ops` keeps of them.
+"""Torch operators over some iterations, from torch's own profiler, for `--ops`.
 
-Its events are summed up every half second and thrown away, so that neither memory nor file grows with the window.
+Its events are summed up every half second and dropped, so that neither memory nor file grows with the window.
 """
 
 from __future__ import annotations
@@ -9,22 +9,27 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns
+from hotloop.json_types import Json
+
+if TYPE_CHECKING:
+    from torch.profiler import profile
 
 PART_NS = 500_000_000
 MOST_OPERATORS = 500
 QUIETLY = {"KINETO_LOG_LEVEL": "6"}
-"""Read once by what torch's profiler is made of, which else prints two lines each time it is used."""
+"""Read once by torch's profiler, which otherwise prints two lines each time it is used."""
 
 
 class Operators:
     """Sums of what torch's profiler sees, from `begin` to `end`, in the thread that calls them."""
 
     def __init__(self) -> None:
-        self._torch: Any = sys.modules.get("torch")
-        self._profiler: Any = None
+        self._torch = sys.modules.get("torch")
+        self._profiler: profile | None = None
         self._since_ns = self._wall_ns = 0
         self._sums: dict[str, list[int]] = {}
         self._events = 0
@@ -40,33 +45,33 @@ class Operators:
         added = QUIETLY.keys() - os.environ.keys()
         os.environ.update({name: QUIETLY[name] for name in added})
         try:
-            self._start()
+            self._start(self._torch)
         finally:
             for name in added:
                 del os.environ[name]
 
     def step(self) -> None:
         """Take what there is, if it may be much."""
-        if now_ns() - self._since_ns >= PART_NS:
+        if self._torch is not None and now_ns() - self._since_ns >= PART_NS:
             self._take()
-            self._start()
+            self._start(self._torch)
 
-    def end(self) -> dict[str, Any]:
-        """Stop listening; return the sums, in rows that JSON takes."""
+    def end(self) -> dict[str, Json]:
+        """Stop listening; return the sums, as JSON."""
         self._take()
         ranked = sorted(self._sums.items(), key=lambda item: -item[1][1])[:MOST_OPERATORS]
         names = ("calls", "self_ns", "total_ns", "device_ns")
         rows = [{"name": name} | dict(zip(names, sums, strict=True)) for name, sums in ranked]
         return {"wall_ns": self._wall_ns, "events": self._events, "operators": rows}
 
-    def _start(self) -> None:
-        profiler = self._torch.profiler
-        activities = [profiler.ProfilerActivity.CPU]
-        if self._torch.cuda.is_available():
-            activities.append(profiler.ProfilerActivity.CUDA)
-        # The events of one part only are kept, so that those of the parts before it are free.
-        self._profiler = profiler.profile(activities=activities, acc_events=False)
-        self._profiler.start()
+    def _start(self, torch: ModuleType) -> None:
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        if torch.cuda.is_available():
+            activities.append(torch.profiler.ProfilerActivity.CUDA)
+        # Only the events of one part are kept, so that those of earlier parts are freed.
+        started: profile = torch.profiler.profile(activities=activities, acc_events=False)
+        started.start()
+        self._profiler = started
         self._since_ns = now_ns()
 
     def _take(self) -> None:
@@ -82,13 +87,14 @@ class Operators:
             self._events += 1
 
 
-def _calls(profiler: Any) -> Iterator[tuple[str, int, int, int]]:
+def _calls(profiler: profile) -> Iterator[tuple[str, int, int, int]]:
     """Yield name, self time, total time and device time of each call, in ns.
 
     Taken from the profiler's raw events, for its own tables take 0.1 ms an event to make: more than the training.
     """
     on_host: dict[int, list[tuple[int, int, str]]] = {}
-    for event in profiler.profiler.kineto_results.events():
+    results = profiler.profiler.kineto_results if profiler.profiler is not None else None
+    for event in results.events() if results is not None else ():
         if event.device_type().name != "CPU":
             yield event.name(), 0, 0, event.duration_ns()
         elif not event.is_async():

@@ -13,10 +13,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hotloop.clock import now_ns
 from hotloop.counters import COUNTERS
+from hotloop.json_types import Json
 from hotloop.notice import notice
 from hotloop.profiling.recorder.background import Recorder
 from hotloop.profiling.recorder.deep import functions, layers
@@ -27,6 +28,9 @@ from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.writer import write_cleared
 from hotloop.spans import hot_path
 from hotloop.spans import registry as spans
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 SCHEMA = 1
 WARMUP = 100
@@ -48,7 +52,7 @@ class Look(Protocol):
         """Take note of an iteration."""
         ...
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> dict[str, Json]:
         """Stop looking; return what was seen."""
         ...
 
@@ -71,7 +75,7 @@ class Functions:
     def step(self) -> None:
         """Nothing to do."""
 
-    def end(self) -> dict[str, Any]:
+    def end(self) -> dict[str, Json]:
         """Stop; return functions and call tree."""
         mine = sys.getprofile()
         self._tracer.stop()
@@ -84,10 +88,11 @@ class Functions:
 class Tracing:
     """Waits for the warm-up, takes the looks one after the other, and counts updates for the layers."""
 
-    def __init__(self, recorder: Recorder, folder: Path, options: RecordOptions) -> None:
+    def __init__(self, recorder: Recorder, folder: Path, options: RecordOptions, timed: layers.Layers | None) -> None:
         self._folder = folder
         self._options = options
         self._pause = Pause(recorder)
+        self._layers = timed
         self._note = hot_path.note
         self._counters = {spans.counter_code(name): name for name in COUNTERS}
         asked: tuple[tuple[str, int, Callable[[], Look]], ...] = (
@@ -115,16 +120,18 @@ class Tracing:
             _current.remove(self)
         self._finish()
         self.ignore()
-        if layers.Timing.layers is not None:
-            self._write("layers", layers.Timing.layers.content())
-            layers.Timing.layers = None
+        if self._layers is not None:
+            self._write("layers", self._layers.content())
+            self._layers = None
         for name, n, _ in self._waiting:
             self._write(name, {"state": "none", "asked": n, "reason": self._why_none()})
             notice(f"{_FLAGS[name]} saw nothing: {self._why_none()}")
         self._waiting = []
 
     def ignore(self) -> None:
-        """Listen to the counters no more."""
+        """Stop listening to the counters, and timing layers."""
+        if self._layers is not None:
+            self._layers.on = False
         for module in (spans, envs):
             if module.note == self._noting:
                 setattr(module, "note", self._note)  # noqa: B010
@@ -143,7 +150,7 @@ class Tracing:
 
     def _updated(self, amount: int) -> None:
         self._updates += amount
-        timed = layers.Timing.layers
+        timed = self._layers
         if timed is not None and self._look is None:
             timed.on_update()
             if now_ns() - self._written_ns >= WRITE_NS:
@@ -179,8 +186,8 @@ class Tracing:
         name, wanted, make = self._waiting.pop(0)
         self._seen = dict.fromkeys(self._seen, 0)
         self._name, self._wanted = name, wanted
-        if layers.Timing.layers is not None:
-            layers.Timing.layers.on = False
+        if self._layers is not None:
+            self._layers.on = False
         self._pause.begin()
         try:
             self._write(name, {"state": "looking", "asked": wanted})
@@ -201,9 +208,7 @@ class Tracing:
             seen = look.end()
             state = "done" if self._seen["iterations"] >= self._wanted else "cut"
             warmup = self._iterations - self._seen["iterations"]
-            self._write(
-                self._name, {"state": state, "asked": self._wanted, "warmup": warmup} | self._seen | seen
-            )  # fmt: skip
+            self._write(self._name, {"state": state, "asked": self._wanted, "warmup": warmup} | self._seen | seen)
         except Exception as error:
             failed = {"state": "none", "asked": self._wanted, "reason": f"it failed: {error!r}"}
             self._write(self._name, failed | self._seen)
@@ -224,7 +229,7 @@ class Tracing:
             return "the run ended, or its recording did, before it was looked at; let it run for longer"
         return "the run ended before its first update; give --warmup N to begin after N iterations whatever happens"
 
-    def _write(self, name: str, content: dict[str, Any]) -> None:
+    def _write(self, name: str, content: dict[str, Json]) -> None:
         try:
             write_cleared(self._folder / f"{name}.json", {"schema": SCHEMA} | content)
         except OSError as error:
@@ -236,33 +241,24 @@ _current: list[Tracing] = []
 _following_forks = False
 
 
-def prepare(depth: int, options: RecordOptions) -> Callable[[], None]:
-    """Before the hooks are installed, have them made so that they can be listened to; return what undoes it.
-
-    Args:
-        depth: Levels of nested modules to time.
-        options: What was asked for.
-    """
-    quick = envs.Step
-    # A step that C counts is not heard.
-    envs.Step = None
-    layers.time_layers(depth, options.modules_every)
-
-    def undo() -> None:
-        envs.Step = quick
-        layers.time_layers(0, 0)
-
-    return undo
+def prepare(state: HookState, options: RecordOptions) -> None:
+    """Configure hooks for deep samples, before they are installed."""
+    # Nothing in Python notices a step that C counts.
+    state.quick_steps = False
+    if state.depth and options.modules_every:
+        state.layers = layers.Layers(state.depth, options.modules_every)
 
 
-def follow(recorder: Recorder, folder: Path, options: RecordOptions) -> Callable[[], None]:
-    """Take the closer looks that were asked for; return what ends them."""
+def follow(
+    recorder: Recorder, folder: Path, options: RecordOptions, state: HookState | None = None
+) -> Callable[[], None]:
+    """Take the deep samples of these options; return a function that ends them."""
     global _following_forks
     if not _following_forks and hasattr(os, "register_at_fork"):
         # A pause holds the lock that a fork waits for.
         os.register_at_fork(before=_before_fork, after_in_child=_in_child)
         _following_forks = True
-    tracing = Tracing(recorder, folder, options)
+    tracing = Tracing(recorder, folder, options, state.layers if state is not None else None)
     tracing.install()
     return tracing.remove
 
@@ -276,4 +272,3 @@ def _in_child() -> None:
     for each in _current:
         each.ignore()
     _current.clear()
-    layers.Timing.layers = None

@@ -1,7 +1,7 @@
 """Zero-code hooks: they turn an unmodified script into spans and counters.
 
-Installed before the script runs, they act only on what it imports and defines. One file a subject; each says
-what it does with a class (`on_class`) and with a module (`on_import`).
+Installed before the script runs, they act only on what it imports and defines. There is one file per subject; each says
+what to do with a class (`on_class`) and with a module (`on_import`).
 """
 
 from __future__ import annotations
@@ -11,15 +11,20 @@ import sys
 import types
 from collections.abc import Callable
 
-from hotloop.profiling.recorder import wrapper_overhead as cost
-from hotloop.profiling.recorder.hooks import environments as envs
-from hotloop.profiling.recorder.hooks import logging as writers
-from hotloop.profiling.recorder.hooks import pickling, replay, sb3
-from hotloop.profiling.recorder.hooks import printing as claims
-from hotloop.profiling.recorder.hooks import saving as savers
-from hotloop.profiling.recorder.hooks import waiting as waits
+from hotloop.profiling.recorder import wrapper_overhead
+from hotloop.profiling.recorder.hooks import (
+    environments,
+    logging,
+    pickling,
+    printing,
+    replay,
+    saving,
+    sb3,
+    waiting,
+)
 from hotloop.profiling.recorder.hooks.patching import (
     ImportWatch,
+    Installation,
     Patches,
     Subject,
     module_of,
@@ -27,24 +32,34 @@ from hotloop.profiling.recorder.hooks.patching import (
     rebind,
     watch_classes,
 )
-from hotloop.profiling.recorder.hooks.torch import modules
-from hotloop.profiling.recorder.hooks.torch import tensors as torch_hooks
-from hotloop.profiling.recorder.hooks.torch import training_mode as validity
-from hotloop.profiling.recorder.hooks.torch import unused_graphs as learning
+from hotloop.profiling.recorder.hooks.state import HookState
+from hotloop.profiling.recorder.hooks.torch import optimisers, tensors, training_mode
 
 Uninstall = Callable[[], None]
 
 LIBRARIES = frozenset({"gymnasium", "gym", "stable_baselines3", "sb3_contrib", "numba"})
-"""Packages in which names taken by `from … import …` before the hooks are replaced too."""
+"""Packages in which names bound by `from … import …` before the hooks are replaced too."""
 
-SUBJECTS = (envs, torch_hooks, modules, cost, learning, replay, savers, sb3, validity, waits, writers, claims)
-"""The files of hooks. What hooks of torch cost is measured when they are in place."""
+SUBJECTS: tuple[Subject, ...] = tuple(
+    each.SUBJECT
+    for each in (
+        environments,
+        tensors,
+        optimisers,
+        wrapper_overhead,  # Measures the hooks of torch, so it comes after them.
+        replay,
+        saving,
+        sb3,
+        training_mode,
+        waiting,
+        logging,
+        printing,
+    )
+)
 
-_uninstall: Uninstall | None = None
 
-
-def install(modules_depth: int = 1) -> Uninstall:
-    """Install all hooks; return what removes them. Installing twice is installing once.
+def new_state(modules_depth: int = 1) -> HookState:
+    """Return the state for a new recording: a new one, or that of the hooks a forked process inherits, cleared.
 
     Args:
         modules_depth: Levels of nested torch module calls to time; 1 is the outermost only.
@@ -52,51 +67,58 @@ def install(modules_depth: int = 1) -> Uninstall:
     Raises:
         ValueError: If `modules_depth` is negative.
     """
-    global _uninstall
-    if modules_depth < 0:
-        raise ValueError(f"modules_depth is {modules_depth}: give 0 for no module calls, 1 for the outermost")
-    modules.Depth.modules = modules_depth
-    if _uninstall is None:
-        _uninstall = _install()
-    return _uninstall
+    found = _installed()
+    if found is None:
+        return HookState(modules_depth)
+    found.state.begin(modules_depth)
+    return found.state
 
 
-def _install() -> Uninstall:
-    torch_hooks.lead.forget()
+def install(state: HookState | None = None) -> Uninstall:
+    """Install all hooks, unless they are; return a function that removes them.
+
+    Args:
+        state: From `new_state`.
+    """
+    found = _installed()
+    return _install(state or HookState()) if found is None else found.uninstall
+
+
+def _installed() -> Installation | None:
+    """Return this process's hooks. Python's own list of finders knows them: a second list could contradict it."""
+    watches = [each for each in sys.meta_path if isinstance(each, ImportWatch)]
+    return next((each.installation for each in watches if each.installation is not None), None)
+
+
+def _install(state: HookState) -> Uninstall:
     patches = Patches()
 
-    def look_at_class(cls: type) -> None:
+    def on_class(cls: type) -> None:
         for subject in subjects:
             if subject.on_class is not None:
-                patches.attempt(f"{module_of(cls)}.{cls.__qualname__}", subject.on_class, cls, patches)
+                patches.attempt(f"{module_of(cls)}.{cls.__qualname__}", subject.on_class, cls, patches, state)
 
-    def look_at_module(module: types.ModuleType) -> None:
+    def on_import(module: types.ModuleType) -> None:
         for subject in subjects:
             work = subject.on_import.get(module.__name__)
             if work is not None:
-                patches.attempt(module.__name__, work, module, patches)
-
-    subjects: tuple[Subject, ...] = (
-        *(each.SUBJECT for each in SUBJECTS),
-        pickling.subject(look_at_class),
-    )
-    watch = ImportWatch({name for subject in subjects for name in subject.on_import}, look_at_module)
+                patches.attempt(module.__name__, work, module, patches, state)
 
     def uninstall() -> None:
-        global _uninstall
         if watch in sys.meta_path:
             sys.meta_path.remove(watch)
         patches.restore()
         copyreg.dispatch_table.pop(staticmethod, None)
-        _uninstall = None
 
+    subjects = (*SUBJECTS, pickling.subject(on_class))
+    names = {name for subject in subjects for name in subject.on_import}
+    watch = ImportWatch(names, on_import, Installation(state, uninstall))
     try:
         copyreg.pickle(staticmethod, pickled_by_name)
         sys.meta_path.insert(0, watch)
-        for name in {name for subject in subjects for name in subject.on_import}:
-            if name in sys.modules:
-                look_at_module(sys.modules[name])
-        watch_classes(patches, look_at_class)
+        for name in names & sys.modules.keys():
+            on_import(sys.modules[name])
+        watch_classes(patches, on_class)
         patches.attempt("names imported before", rebind, patches, LIBRARIES)
     except BaseException:
         uninstall()

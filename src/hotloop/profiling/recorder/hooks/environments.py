@@ -1,8 +1,8 @@
 """Hooks for environments: Gymnasium, gym, Stable-Baselines3's vector environments, and hand-written ones.
 
-An environment is what derives from a known base, or is the user's own and has the shape of one: `reset` and
-`step(action)`. Steps may nest (wrappers, vectors of environments): the outermost counts as the agent's step,
-the innermost as frames.
+An environment is a subclass of a known base, or a class of the user's own that looks like one: it has `reset` and
+`step(action)`. Steps may nest (wrappers, vectors of environments): the outermost counts as the agent's step, the
+innermost as frames.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import functools
 import inspect
 import re
 import types
+from collections.abc import Awaitable, Callable, Hashable
 from threading import get_ident
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -21,21 +22,28 @@ from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, definer, is_own, root
 from hotloop.profiling.recorder.hooks.wrappers import (
+    Method,
+    P,
+    R,
+    S,
     SpansByType,
-    Wrapper,
     hide_frame,
     mark,
-    quiet,
-    report_failure,
     skipped_by_warnings,
 )
 from hotloop.spans.hot_path import Step, close_step, is_leaf, note, open_step
 from hotloop.spans.registry import counter_code, recording
 
+if TYPE_CHECKING:
+    import torch
+    from numpy.typing import NDArray
+
+    from hotloop.profiling.recorder.hooks.state import HookState
+
 _BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VecEnv", "AECEnv", "ParallelEnv", "Environment", "EnvPoolMixin"})
 _PACKAGES = frozenset({"gymnasium", "gym", "stable_baselines3", "pettingzoo", "dm_env", "envpool"})
 _NOT_ENVS = frozenset({"act", "learn", "select_action", "choose_action", "get_action", "state_dict", "zero_grad"})
-"""What only agents, optimisers and schedulers have, some of which have `step` and `reset` too."""
+"""Methods of agents, optimisers and schedulers, some of which have `step` and `reset` too."""
 _EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES = map(counter_code, ("episodes", "vector_steps", "env_steps", "frames"))
 _RENDER = re.compile(r"render|draw(?!n|_(cards?|hand|tiles?|samples?|random|number))")
 _OBSERVE = re.compile(
@@ -44,13 +52,13 @@ _OBSERVE = re.compile(
 )
 
 
-def on_class(cls: type, patches: Patches) -> None:
+def on_class(cls: type, patches: Patches, state: HookState) -> None:
     """Time the methods of an environment class."""
     known = _is_known(cls)
     if not known and not (_has_shape(cls) and is_own(cls)):
         return
     for name in ("step", "step_wait"):
-        _patch(cls, name, Phase.ENV, patches, is_step=True)
+        _patch(cls, name, Phase.ENV, patches, state)
     for name in ("reset", "step_async"):
         _patch(cls, name, Phase.ENV, patches)
     for name in ("render", "_render"):
@@ -65,19 +73,24 @@ def on_class(cls: type, patches: Patches) -> None:
             patches.time_method(cls, name, Phase.OBSERVE)
 
 
-def _patch(cls: type, name: str, phase: Phase, patches: Patches, is_step: bool = False) -> None:
+def _patch(cls: type, name: str, phase: Phase, patches: Patches, state: HookState | None = None) -> None:
+    """Time a method where it is defined; given a state, as a step of the environment."""
     owner = definer(cls, name)
-    if owner is None or root(owner) in ("builtins", "torch") or not _worth(vars(owner)[name]):
+    if owner is None or root(owner) in ("builtins", "torch") or _is_abstract(vars(owner)[name]):
         return
-    if is_step:
-        # torch.compile cannot look into the quick one, and only the user's own may be compiled.
-        patches.time_method(owner, name, phase, stepping if is_own(owner) else quick_stepping)
+    if state is not None:
+        # torch.compile cannot see through the quick one, and only the user's own may be compiled.
+        if inspect.iscoroutinefunction(vars(owner)[name]):
+            wrap = functools.partial(awaited_stepping, state=state)
+        else:
+            wrap = functools.partial(stepping if is_own(owner) else quick_stepping, state=state)
+        patches.time_method(owner, name, phase, wrap)
     else:
         patches.time_method(owner, name, phase)
 
 
-def _worth(fn: Any) -> bool:
-    return not getattr(fn, "__isabstractmethod__", False)
+def _is_abstract(fn: Callable) -> bool:
+    return getattr(fn, "__isabstractmethod__", False)
 
 
 def _is_known(cls: type) -> bool:
@@ -100,14 +113,12 @@ def _has_shape(cls: type) -> bool:
 
 
 @skipped_by_warnings
-def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
-    """Time an environment's step and count steps, frames and episodes from what it returns."""
+def stepping(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
+    """Time an environment's step; count steps, frames and episodes from its result."""
     spans.hook = Hook.STEP
-    if inspect.iscoroutinefunction(fn):
-        return _stepping_later(fn, spans)
 
     @functools.wraps(fn)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def step(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if wrappers.is_compiling() or (each := spans[type(self)]) is None:
                 return fn(self, *args, **kwargs)
@@ -116,7 +127,7 @@ def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
                 with each:
                     out = fn(self, *args, **kwargs)
                     if (leaf := is_leaf()) or not depth:
-                        tally(self, out, leaf, not depth)
+                        tally(state, self, out, leaf, not depth)
                     return out
             finally:
                 close_step()
@@ -127,33 +138,36 @@ def stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
     return mark(step, spans)
 
 
-def _stepping_later(fn: Wrapper, spans: SpansByType) -> Wrapper:
-    """Count a step that is awaited. It is not timed: others run meanwhile."""
+@skipped_by_warnings
+def awaited_stepping(
+    fn: Method[S, P, Awaitable[R]], spans: SpansByType, state: HookState
+) -> Method[S, P, Awaitable[R]]:
+    """Count a step that is awaited. It is not timed: other tasks run in between."""
 
     @functools.wraps(fn)
-    async def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+    async def step(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             out = await fn(self, *args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise
-        tally(self, out, True, True)
+        tally(state, self, out, True, True)
         return out
 
     return mark(step, spans)
 
 
-def quick_stepping(fn: Wrapper, spans: SpansByType) -> Wrapper:
+def quick_stepping(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
     """Do what `stepping` does, in C where that was built: a step of Gymnasium passes through four or five of these."""
-    if Step is None:
-        return stepping(fn, spans)
+    if Step is None or not state.quick_steps:
+        return stepping(fn, spans, state)
     spans.hook = Hook.QUICK_STEP
-    step = Step(fn, spans, tally, (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))
+    step = Step(fn, spans, functools.partial(tally, state), (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))
     return mark(functools.update_wrapper(step, fn), spans)
 
 
-def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
-    """Count what a step was, from what it returned."""
+def tally(state: HookState, env: object, out: object, leaf: bool, outermost: bool) -> None:
+    """Count a step, from its result."""
     try:
         if not recording():
             return
@@ -162,7 +176,7 @@ def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
             reward = out[1]
             if not isinstance(reward, (float, int)):
                 n = _width(env, reward)
-            if outermost and (ended := _ended(out)):
+            if outermost and (ended := _ended(out, state.quiet)):
                 note(_EPISODES, ended)
         if outermost:
             note(_VECTOR_STEPS, 1)
@@ -170,12 +184,12 @@ def tally(env: Any, out: Any, leaf: bool, outermost: bool) -> None:
         if leaf:
             note(_FRAMES, n)
     except Exception as error:
-        if not report_failure("count a step", error):
+        if not state.failures.report("count a step", error):
             raise
 
 
-def _width(env: Any, reward: Any) -> int:
-    """Return how many environments a reward is of."""
+def _width(env: object, reward: object) -> int:
+    """Return how many environments a reward is for."""
     shape = getattr(reward, "shape", None)
     if shape is None:
         return len(reward) if isinstance(reward, (list, tuple)) and reward else 1
@@ -193,32 +207,33 @@ def _is_single(cls: type) -> bool:
     return bool(names & {"Env", "Wrapper"}) and not names & {"VectorEnv", "VecEnv"}
 
 
-def _ended(fields: tuple[Any, ...]) -> int:
+Flags: TypeAlias = "bool | np.bool_ | NDArray | torch.Tensor | dict[Hashable, bool]"
+"""Whether episodes ended: of one environment, of a vector of them, or by agent."""
+
+
+def _ended(fields: tuple, quiet: set[int]) -> int:
     """Return how many episodes a step ended: (…, terminated, truncated, info), or (…, done, info)."""
-    terminated = fields[2]
-    truncated = fields[3] if len(fields) >= 5 else False
+    terminated: Flags = fields[2]
+    truncated: Flags = fields[3] if len(fields) >= 5 else False
     if isinstance(terminated, (bool, np.bool_)):
         return int(bool(terminated) or bool(truncated))
     if isinstance(terminated, dict):
-        return int(bool(terminated) and all(terminated[who] or _of(truncated, who) for who in terminated))
-    terminated = _host_array(terminated)
-    truncated = _host_array(truncated)
-    if terminated is None or truncated is None:
+        return int(bool(terminated) and all(terminated[agent] or _of(truncated, agent) for agent in terminated))
+    ends, cuts = _host_array(terminated, quiet), _host_array(truncated, quiet)
+    if ends is None or cuts is None:
         return 0
-    if terminated.ndim and truncated.ndim:
-        return int(np.count_nonzero(np.logical_or(terminated, truncated)))
-    return int(np.count_nonzero(terminated))
+    return int(np.count_nonzero(np.logical_or(ends, cuts) if ends.ndim and cuts.ndim else ends))
 
 
-def _of(flags: Any, who: Any) -> bool:
-    return bool(flags.get(who, False)) if isinstance(flags, dict) else bool(flags)
+def _of(flags: Flags, agent: Hashable) -> bool:
+    return bool(flags.get(agent, False)) if isinstance(flags, dict) else bool(flags)
 
 
-def _host_array(flags: Any) -> np.ndarray | None:
+def _host_array(flags: Flags, quiet: set[int]) -> NDArray | None:
     """Return flags as an array, or None where reading them would make the host wait for a device."""
     if isinstance(flags, (np.ndarray, list, tuple, bool, np.bool_, int, float)):
         return np.asarray(flags)
-    if not getattr(flags, "is_cpu", False):
+    if isinstance(flags, dict) or not getattr(flags, "is_cpu", False):
         return None
     thread = get_ident()
     quiet.add(thread)

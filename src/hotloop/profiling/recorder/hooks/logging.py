@@ -1,14 +1,18 @@
-"""Hooks for what a run says and writes: print, logging, TensorBoard, Weights & Biases, progress bars."""
+"""Hooks for output: print, logging, TensorBoard, Weights & Biases, progress bars."""
 
 from __future__ import annotations
 
 import types
+from typing import TYPE_CHECKING
 
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, Target, targets
 
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
-def on_class(cls: type, patches: Patches) -> None:
+
+def on_class(cls: type, patches: Patches, state: HookState) -> None:
     """Time the `add_…` methods of TensorBoard's writers, torch's and tensorboardX's."""
     if not any(base.__name__ == "SummaryWriter" for base in cls.__mro__):
         return

@@ -1,7 +1,7 @@
-"""Hooks that listen to what a script prints and logs, for timings of its own that can be checked (`record.claims`).
+"""Hooks that read what a script prints and logs, to find timings of its own that can be checked (`printed_timings`).
 
-They sit around the hooks that time these calls, and never touch the output. Only strings and plain numbers are
-looked at: turning anything else into text may cost, wait for a device, or do something.
+They wrap the hooks that time these calls, and never change the output. Only strings and plain numbers are read:
+turning anything else into text may be slow, wait for a device, or have side effects.
 """
 
 from __future__ import annotations
@@ -9,29 +9,32 @@ from __future__ import annotations
 import functools
 import logging
 import sys
-import types
+from collections.abc import Callable
 from threading import get_ident
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, like
-from hotloop.profiling.recorder.hooks.wrappers import Wrapper, hide_frame, mark, report_failure, skipped_by_warnings
-from hotloop.profiling.recorder.printed_timings.collect import Current
+from hotloop.profiling.recorder.hooks.wrappers import P, R, hide_frame, mark, skipped_by_warnings
 from hotloop.spans.registry import recording
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 PLAIN = (str, int, float)
 
 
 @skipped_by_warnings
-def hearing(fn: Wrapper) -> Wrapper:
-    """Put a printed text aside if it may hold a timing."""
+def hearing(fn: Callable[P, R], state: HookState) -> Callable[P, R]:
+    """Keep a printed text if it may contain a timing."""
 
     @functools.wraps(fn)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if not wrappers.is_compiling() and recording():
-                # What this call is given is put aside first: a failure to print is the script's own.
-                hear_printed(args, kwargs.get("sep"))
+                # Kept before it is printed: a failure to print is the script's own.
+                hear_printed(state, args, kwargs.get("sep"))
             return fn(*args, **kwargs)
         except BaseException as error:
             hide_frame(error)
@@ -40,8 +43,8 @@ def hearing(fn: Wrapper) -> Wrapper:
     return mark(function)
 
 
-def hear_printed(args: tuple[Any, ...], sep: Any) -> None:
-    """Put aside what the caller of the wrapper that calls this prints."""
+def hear_printed(state: HookState, args: tuple, sep: object) -> None:
+    """Keep what is printed by the caller of the wrapper that calls this."""
     try:
         if len(args) == 1:
             text = args[0]
@@ -49,26 +52,28 @@ def hear_printed(args: tuple[Any, ...], sep: Any) -> None:
                 return
         else:
             text = (sep if type(sep) is str else " ").join([str(each) if type(each) in PLAIN else "?" for each in args])
-        book = Current.book
+        book = state.book
         if book.wants(text):
             wrapper = sys._getframe(1)
             caller = wrapper.f_back or wrapper  # An exit handler may be `print` itself.
             code = caller.f_code
             book.hear(get_ident(), text, (code.co_filename, caller.f_lineno, code.co_name))
     except Exception as error:
-        if not report_failure("read what is printed", error):
+        if not state.failures.report("read what is printed", error):
             raise
 
 
 @skipped_by_warnings
-def hearing_log(fn: Wrapper) -> Wrapper:
-    """Put a logged message aside if it may hold a timing."""
+def hearing_log(
+    fn: Callable[[logging.Logger, logging.LogRecord], R], state: HookState
+) -> Callable[[logging.Logger, logging.LogRecord], R]:
+    """Keep a logged message if it may contain a timing."""
 
     @functools.wraps(fn)
-    def handle(self: logging.Logger, record: logging.LogRecord) -> Any:
+    def handle(self: logging.Logger, record: logging.LogRecord) -> R:
         try:
             if not wrappers.is_compiling() and recording():
-                hear_logged(record)
+                hear_logged(state, record)
             return fn(self, record)
         except BaseException as error:
             hide_frame(error)
@@ -77,8 +82,8 @@ def hearing_log(fn: Wrapper) -> Wrapper:
     return mark(handle)
 
 
-def hear_logged(record: logging.LogRecord) -> None:
-    """Put aside what is logged."""
+def hear_logged(state: HookState, record: logging.LogRecord) -> None:
+    """Keep what is logged."""
     try:
         message, args = record.msg, record.args
         if (
@@ -90,26 +95,24 @@ def hear_logged(record: logging.LogRecord) -> None:
         try:
             text = message % args if args else message
         except (TypeError, ValueError):
-            return  # The logging module tells the script that its message and arguments do not fit.
-        book = Current.book
+            return  # The logging module reports that the message and its arguments do not match.
+        book = state.book
         if book.wants(text):
             book.hear(get_ident(), text, (record.pathname, record.lineno, record.funcName))
     except Exception as error:
-        if not report_failure("read what is logged", error):
+        if not state.failures.report("read what is logged", error):
             raise
 
 
-def on_builtins(module: types.ModuleType, patches: Patches) -> None:
-    """Listen to print."""
-    builtins: Any = module
-    patches.put(builtins, "print", like(builtins.print, hearing(builtins.print)))
+def on_builtins(builtins: ModuleType, patches: Patches, state: HookState) -> None:
+    """Read what is printed."""
+    patches.put(builtins, "print", like(builtins.print, hearing(builtins.print, state)))
 
 
-def on_logging(module: types.ModuleType, patches: Patches) -> None:
-    """Listen to loggers."""
-    logger: Any = module.Logger
-    patches.put(logger, "handle", hearing_log(logger.handle))
+def on_logging(module: ModuleType, patches: Patches, state: HookState) -> None:
+    """Read what is logged."""
+    patches.put(module.Logger, "handle", hearing_log(module.Logger.handle, state))
 
 
 SUBJECT = Subject(on_import={"builtins": on_builtins, "logging": on_logging})
-"""Comes after the subject that times these calls, so that its wrappers are outside."""
+"""Comes after the subject that times these calls, so that these wrappers are the outer ones."""

@@ -1,6 +1,6 @@
-"""Hooks for replay and rollout buffers: what has `sample` and a way to add, by whatever name.
+"""Hooks for replay and rollout buffers: classes with a `sample` method and a method that adds.
 
-The user's own classes are taken by their shape; those of libraries only if their name says so as well, for
+The user's own classes are recognised by their methods; those of libraries must have a matching name as well, because
 data frames and decks of cards have `add` and `sample` too.
 """
 
@@ -10,25 +10,32 @@ import functools
 import inspect
 import re
 import types
-from typing import Any
-
-import numpy as np
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, definer, is_own, root
 from hotloop.profiling.recorder.hooks.wrappers import (
+    Failures,
+    Method,
+    P,
+    R,
+    S,
     SpansByType,
-    Wrapper,
-    here,
     hide_frame,
+    is_suspended,
     mark,
-    report_failure,
     skipped_by_warnings,
     timed_method,
 )
 from hotloop.spans import count
 from hotloop.spans.registry import recording
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 _WHAT = r"(_(batch|all|many|step|transitions?|experiences?|sequences?|episodes?|rows|memory|minibatch|n))?"
 _ADD = re.compile(r"_?(add|push|append|store|remember|put|insert|extend|write|save)" + _WHAT)
@@ -36,10 +43,10 @@ _TAKE = re.compile(r"(sample|get_batch|get_minibatch|get_samples)" + _WHAT)
 _NAMED = re.compile(r"buffer|replay|memory|rollout|storage", re.IGNORECASE)
 _NOT_REPLAY = frozenset({"torch", "builtins", "pandas", "polars", "random"})
 
-_sized: set[type] = {np.ndarray}
+Batch = TypeVar("Batch")
 
 
-def on_class(cls: type, patches: Patches) -> None:
+def on_class(cls: type, patches: Patches, state: HookState) -> None:
     """Time the methods of a buffer class."""
     if not _is_buffer(cls):
         return
@@ -47,16 +54,18 @@ def on_class(cls: type, patches: Patches) -> None:
         if not isinstance(value, types.FunctionType) or getattr(value, "__isabstractmethod__", False):
             continue
         if _ADD.fullmatch(name):
-            patches.time_method(cls, name, Phase.STORE, adding)
-        elif _TAKE.fullmatch(name) or (name == "get" and inspect.isgeneratorfunction(value)):
-            patches.time_method(cls, name, Phase.SAMPLE, sampling)
+            patches.time_method(cls, name, Phase.STORE, functools.partial(adding, state=state))
+        elif inspect.isgeneratorfunction(value) and (_TAKE.fullmatch(name) or name == "get"):
+            patches.time_method(cls, name, Phase.SAMPLE, functools.partial(yielding, state=state))
+        elif _TAKE.fullmatch(name):
+            patches.time_method(cls, name, Phase.SAMPLE, functools.partial(sampling, state=state))
         elif name in ("compute_returns_and_advantage", "compute_returns", "compute_gae"):
             patches.time_method(cls, name, Phase.STORE)
 
 
 def _is_buffer(cls: type) -> bool:
     if root(cls) in _NOT_REPLAY or any(base.__name__ == "Module" and root(base) == "torch" for base in cls.__mro__):
-        return False  # a policy samples actions, and a list of layers can be extended
+        return False  # A policy samples actions, and a list of layers can be extended.
     names = [name for base in cls.__mro__[:-1] for name in vars(base)]
     if not any(map(_ADD.fullmatch, names)):
         return False
@@ -66,20 +75,21 @@ def _is_buffer(cls: type) -> bool:
 
 
 @skipped_by_warnings
-def adding(fn: Wrapper, spans: SpansByType) -> Wrapper:
+def adding(fn: Callable[..., R], spans: SpansByType, state: HookState) -> Callable[..., R]:
     """Time a method that stores, and count the bytes of the arrays given to it."""
-    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
+    if is_suspended(fn):
         return timed_method(fn, spans)
+    sized = state.torch.sized
 
     @functools.wraps(fn)
-    def add(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def add(self: object, *args: NDArray, **kwargs: NDArray) -> R:
         try:
             if wrappers.is_compiling() or (each := spans[type(self)]) is None:
                 return fn(self, *args, **kwargs)
             with each:
                 if recording():
-                    # Of these types alone: theirs cannot fail.
-                    n = sum([value.nbytes for value in args if type(value) in _sized])
+                    # Only of these types: reading it from them cannot fail.
+                    n = sum([value.nbytes for value in args if type(value) in sized])
                     if n:
                         count("replay_adds_bytes", n)
                 return fn(self, *args, **kwargs)
@@ -91,34 +101,24 @@ def adding(fn: Wrapper, spans: SpansByType) -> Wrapper:
 
 
 @skipped_by_warnings
-def sampling(fn: Wrapper, spans: SpansByType) -> Wrapper:
-    """Time a method that samples, and count the bytes of what it returns or yields."""
-    if inspect.isgeneratorfunction(fn):
-
-        @functools.wraps(fn)
-        def counted(self: Any, *args: Any, **kwargs: Any) -> Any:
-            for batch in fn(self, *args, **kwargs):
-                if recording():
-                    count("replay_bytes", batch_bytes(batch))
-                yield batch
-
-        return timed_method(counted, spans)
-    if inspect.iscoroutinefunction(fn):
+def sampling(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
+    """Time a method that samples, and count the bytes of the batch it returns."""
+    if is_suspended(fn):
         return timed_method(fn, spans)
 
     @functools.wraps(fn)
-    def sample(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def sample(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if wrappers.is_compiling() or (each := spans[type(self)]) is None:
                 return fn(self, *args, **kwargs)
-            at = here.at
+            at = state.here.at
             depth = at.samples
             at.samples = depth + 1
             try:
                 with each:
                     out = fn(self, *args, **kwargs)
                     if not depth and recording():
-                        count("replay_bytes", batch_bytes(out))
+                        count("replay_bytes", batch_bytes(out, state.failures))
                     return out
             finally:
                 at.samples = depth
@@ -129,31 +129,42 @@ def sampling(fn: Wrapper, spans: SpansByType) -> Wrapper:
     return mark(sample, spans)
 
 
-def batch_bytes(batch: Any) -> int:
+def yielding(fn: Method[S, P, Iterator[Batch]], spans: SpansByType, state: HookState) -> Method[S, P, Iterator[Batch]]:
+    """Time a method that yields batches, and count their bytes."""
+
+    @functools.wraps(fn)
+    def counted(self: S, *args: P.args, **kwargs: P.kwargs) -> Iterator[Batch]:
+        for batch in fn(self, *args, **kwargs):
+            if recording():
+                count("replay_bytes", batch_bytes(batch, state.failures))
+            yield batch
+
+    return timed_method(counted, spans)
+
+
+def batch_bytes(batch: object, failures: Failures) -> int:
     """Return the bytes of the arrays in a batch: an array, a collection of them, or a list of transitions."""
     try:
         return _batch_bytes(batch)
     except Exception as error:
-        if not report_failure("tell how large a batch is", error):
+        if not failures.report("measure a batch", error):
             raise
         return 0
 
 
-def _batch_bytes(batch: Any) -> int:
+def _batch_bytes(batch: object) -> int:
     nbytes = getattr(batch, "nbytes", None)
     if isinstance(nbytes, int):
         return nbytes
-    if isinstance(batch, dict):
-        batch = tuple(batch.values())
-    elif not isinstance(batch, (tuple, list)):
-        batch = tuple(vars(batch).values()) if hasattr(batch, "__dict__") else ()
     if isinstance(batch, list) and batch and isinstance(batch[0], (tuple, list, dict)):
         # Transitions are alike: one is measured for all.
         return len(batch) * _row_bytes(batch[0])
-    return _row_bytes(batch)
+    if isinstance(batch, (tuple, list, dict)):
+        return _row_bytes(batch)
+    return _row_bytes(vars(batch)) if hasattr(batch, "__dict__") else 0
 
 
-def _row_bytes(row: Any) -> int:
+def _row_bytes(row: tuple | list | dict) -> int:
     total = 0
     for each in row.values() if isinstance(row, dict) else row:
         nbytes = getattr(each, "nbytes", 0)
@@ -164,9 +175,4 @@ def _row_bytes(row: Any) -> int:
     return total
 
 
-def on_torch(torch: types.ModuleType, patches: Patches) -> None:
-    """Let tensors be measured where arrays are."""
-    _sized.update({torch.Tensor, torch.nn.Parameter})
-
-
-SUBJECT = Subject(on_class=on_class, on_import={"torch": on_torch})
+SUBJECT = Subject(on_class=on_class)

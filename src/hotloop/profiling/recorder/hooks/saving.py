@@ -1,4 +1,4 @@
-"""Hooks for what stops the loop as a whole: replay buffers and arrays written to disk, and calls of the collector."""
+"""Hooks for what stops the whole loop: writing replay buffers and arrays to disk, and garbage collection."""
 
 from __future__ import annotations
 

@@ -1,13 +1,17 @@
-"""Hooks for Stable-Baselines3 and what derives from it: rollout and train, acting, storing, logging.
+"""Hooks for Stable-Baselines3 and subclasses of it: rollout and train, acting, storing, logging.
 
-Its environments, buffers, networks and optimisers are met by the other hooks; here are the parts that only
-it has.
+The other hooks handle its environments, buffers, networks and optimisers; here are the parts that only it has.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, Target, root, targets
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 METHODS: dict[str, dict[str, Phase | None]] = {
     "BaseAlgorithm": {
@@ -29,13 +33,13 @@ METHODS: dict[str, dict[str, Phase | None]] = {
     "BaseCallback": {"on_step": Phase.LOG, "on_rollout_end": Phase.LOG},
     "Logger": {"dump": Phase.LOG},
 }
-"""Base class to the methods to time in it and in all that derives from it."""
+"""Base class to the methods to time in it and in its subclasses."""
 
 _PACKAGE = "stable_baselines3"
 
 
-def on_class(cls: type, patches: Patches) -> None:
-    """Time what an SB3 class, or one derived from it, defines."""
+def on_class(cls: type, patches: Patches, state: HookState) -> None:
+    """Time the methods that an SB3 class, or one derived from it, defines."""
     for base in cls.__mro__:
         methods = METHODS.get(base.__name__)
         if methods is not None and root(base) == _PACKAGE:

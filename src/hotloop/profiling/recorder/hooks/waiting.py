@@ -1,52 +1,66 @@
 """Hooks for waiting: sleeping, queues, pipes, locks, joins.
 
-Threads' plain locks are C objects without a class that could be changed, and are left alone. A recorder's
-own threads wait on those.
+Plain thread locks are C objects without a class that could be changed, and are not hooked. The recorder's own threads
+wait on those.
 """
 
 from __future__ import annotations
 
 import functools
-import types
-from typing import Any
+from collections.abc import Callable
+from types import ModuleType
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.hooks.patching import Patches, Subject, Target, targets
+from hotloop.profiling.recorder.hooks.patching import OnImport, Patches, Subject, Target, targets
 from hotloop.profiling.recorder.hooks.wrappers import (
+    R,
     hide_frame,
     is_wrapper,
     mark,
     skipped_by_warnings,
-    span_of,
     timed_function,
 )
+from hotloop.spans.registry import hook_span
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 
-def _waits(*paths: str) -> Any:
+class Lock(Protocol):
+    """A lock of multiprocessing."""
+
+    acquire: Callable[..., bool]
+
+
+L = TypeVar("L", bound=Lock)
+
+
+def _waits(*paths: str) -> OnImport:
     return targets(*(Target(path, Phase.WAIT) for path in paths))
 
 
-def on_semaphores(module: types.ModuleType, patches: Patches) -> None:
-    """Time the locks of multiprocessing, whose `acquire` is put on each object when it is made."""
-    cls: Any = module.SemLock
+def on_semaphores(module: ModuleType, patches: Patches, state: HookState) -> None:
+    """Time the locks of multiprocessing, whose `acquire` is set on each object when it is created."""
+    cls = module.SemLock
     for kind in ("Lock", "RLock", "Semaphore", "BoundedSemaphore"):
-        span_of(f"{kind}.acquire", Phase.WAIT)
+        hook_span(f"{kind}.acquire", Phase.WAIT)
     if not is_wrapper(cls._make_methods):
         patches.put(cls, "_make_methods", making_methods(cls._make_methods))
     if not is_wrapper(cls.__enter__):
         patches.put(cls, "__enter__", entering(cls.__enter__))
-    _waits("Condition.wait", "Event.wait")(module, patches)
+    _waits("Condition.wait", "Event.wait")(module, patches, state)
 
 
 @skipped_by_warnings
-def making_methods(fn: Any) -> Any:
-    """Time the `acquire` that is given to each lock made."""
+def making_methods(fn: Callable[[L], None]) -> Callable[[L], None]:
+    """Time the `acquire` of each new lock."""
 
     @functools.wraps(fn)
-    def make_methods(self: Any) -> None:
+    def make_methods(self: L) -> None:
         try:
             fn(self)
-            self.acquire = timed_function(self.acquire, span_of(f"{type(self).__name__}.acquire", Phase.WAIT))
+            self.acquire = timed_function(self.acquire, hook_span(f"{type(self).__name__}.acquire", Phase.WAIT))
         except BaseException as error:
             hide_frame(error)
             raise
@@ -55,13 +69,13 @@ def making_methods(fn: Any) -> Any:
 
 
 @skipped_by_warnings
-def entering(fn: Any) -> Any:
+def entering(fn: Callable[[L], R]) -> Callable[[L], R]:
     """Time entering a lock's `with`."""
 
     @functools.wraps(fn)
-    def enter(self: Any) -> Any:
+    def enter(self: L) -> R:
         try:
-            with span_of(f"{type(self).__name__}.acquire", Phase.WAIT):
+            with hook_span(f"{type(self).__name__}.acquire", Phase.WAIT):
                 return fn(self)
         except BaseException as error:
             hide_frame(error)
@@ -70,15 +84,15 @@ def entering(fn: Any) -> Any:
     return mark(enter)
 
 
-def on_connection(module: types.ModuleType, patches: Patches) -> None:
+def on_connection(module: ModuleType, patches: Patches, state: HookState) -> None:
     """Time pipes: receiving is waiting, sending is moving data."""
     base = "_ConnectionBase"
-    _waits(f"{base}.recv", f"{base}.recv_bytes", f"{base}.poll")(module, patches)
+    _waits(f"{base}.recv", f"{base}.recv_bytes", f"{base}.poll")(module, patches, state)
     targets(
         Target(f"{base}.send", Phase.TRANSFER),
         Target(f"{base}.send_bytes", Phase.TRANSFER),
         Target("wait", Phase.WAIT, "connection.wait"),
-    )(module, patches)
+    )(module, patches, state)
 
 
 SUBJECT = Subject(

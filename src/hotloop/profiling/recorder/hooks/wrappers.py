@@ -1,7 +1,7 @@
-"""The functions that hooks put in place of others: each times the original under a span made once.
+"""The functions that hooks put in place of others: each times the original under a span that is made once.
 
-They run on hot paths, so all that can be known beforehand is worked out beforehand. Each of them steps aside
-while torch.compile traces, so that a compiled function is the same with and without hooks.
+They run on hot paths, so everything that can be computed in advance is. While torch.compile traces they only call the
+original, so that a compiled function is the same with and without hooks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import signal
 import threading
 from collections.abc import Callable
 from types import CodeType, FrameType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 import hotloop
 from hotloop.hook_kinds import Hook
@@ -21,41 +21,43 @@ from hotloop.notice import notice
 from hotloop.phases import Phase
 from hotloop.spans.registry import Span, hook_span
 
-MARK = "__hotloop__"
-"""Attribute of every wrapper, by which it is known again. The original is its `__wrapped__`."""
+if TYPE_CHECKING:
+    from torch import nn
 
-Wrapper = Callable[..., Any]
+MARK = "__hotloop__"
+"""Attribute that every wrapper has. Its `__wrapped__` is the original."""
+
+P = ParamSpec("P")
+R = TypeVar("R")
+S = TypeVar("S")
+"""The object that a method is called on."""
+W = TypeVar("W", bound=Callable)
+Method = Callable[Concatenate[S, P], R]
 
 
 class At:
-    """Where a thread is, as far as hooks need to know."""
+    """The hooks' per-thread state."""
 
     __slots__ = ("graph_flops", "inner", "layers", "modules", "samples")
 
     def __init__(self) -> None:
         self.modules = 0
-        """Timed module calls open."""
+        """Timed module calls that are open."""
         self.samples = 0
-        """Replay samples open."""
-        self.layers: list[tuple[Any, int]] | None = None
-        """Where the layers of a first forward leave themselves and their FLOPs, or None."""
+        """Replay samples that are open."""
+        self.layers: list[tuple[nn.Module, int]] | None = None
+        """During the first forward pass of a module: its layers so far, with their FLOPs."""
         self.inner = 0
-        """Module calls of that first forward that are not timed themselves."""
+        """During that pass: module calls that are not timed themselves."""
         self.graph_flops = 0
         """FLOPs of the forward passes that the next backward will go through."""
 
 
 class Here(threading.local):
-    """Finds the calling thread's place with one lookup, which costs as much as four of an object's fields."""
+    """The calling thread's `At`. One thread-local lookup costs as much as four attribute lookups."""
 
     def __init__(self) -> None:
         self.at = At()
-
-
-here = Here()
-
-quiet: set[int] = set()
-"""Threads in which host syncs are a library's own business and are not counted. Nearly always empty."""
 
 
 def _never() -> bool:
@@ -63,18 +65,10 @@ def _never() -> bool:
 
 
 is_compiling: Callable[[], bool] = _never
-"""Becomes `torch.compiler.is_dynamo_compiling`, which the tracer takes for True and costs 30 ns elsewhere."""
+"""Becomes `torch.compiler.is_dynamo_compiling` when torch is imported: True to the tracer, and 30 ns elsewhere.
 
-_spans: dict[tuple[str, Phase | None], Span] = {}
-
-
-def span_of(name: str, phase: Phase | None, hook: Hook = Hook.METHOD) -> Span:
-    """Return the hook span of that name and phase, the same each time."""
-    found = _spans.get((name, phase))
-    if found is None:
-        found = _spans[name, phase] = hook_span(name, phase, hook)
-    return found
-
+A global and not part of `HookState`, because torch.compile must resolve it to a constant while it traces a wrapper.
+"""
 
 BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VectorWrapper", "VecEnv", "VecEnvWrapper"})
 """Classes whose methods do next to nothing: called through super(), they are not timed."""
@@ -83,8 +77,8 @@ BASES = frozenset({"Env", "VectorEnv", "Wrapper", "VectorWrapper", "VecEnv", "Ve
 class SpansByType(dict[type, "Span | None"]):
     """The spans of one method, by the class of the object it is called on: `Adam.step`, `SGD.step`.
 
-    A call through super() bears the name of the class that defines the method instead, so that it does not
-    look like a second call of the subclass's. None stands for a call that is not to be timed.
+    A call through super() is named after the class that defines the method, so that it does not look like a second
+    call of the subclass's. None marks a call that is not timed.
     """
 
     __slots__ = ("hook", "label", "method", "owner", "phase", "wrapper")
@@ -95,22 +89,22 @@ class SpansByType(dict[type, "Span | None"]):
         self.phase = phase
         self.hook = Hook.METHOD
         self.label = "." + method
-        self.wrapper: Wrapper | None = None
+        self.wrapper: Callable | None = None
 
     def __missing__(self, cls: type) -> Span | None:
         owner = class_name(self.owner)
-        if look_up(cls, self.method) is self.wrapper:
-            found = span_of(class_name(cls) + self.label, self.phase, self.hook)
+        if is_defined_by(self.wrapper, cls, self.method):
+            found = hook_span(class_name(cls) + self.label, self.phase, self.hook)
         elif owner in BASES or owner.startswith("Base"):
             found = None
         else:
-            found = span_of(owner + self.label, self.phase, self.hook)
+            found = hook_span(owner + self.label, self.phase, self.hook)
         self[cls] = found
         return found
 
 
-def mark(wrapper: Wrapper, spans: SpansByType | None = None) -> Wrapper:
-    """Make a wrapper known as one."""
+def mark(wrapper: W, spans: SpansByType | None = None) -> W:
+    """Mark a function as a wrapper."""
     setattr(wrapper, MARK, True)
     if spans is not None:
         spans.wrapper = wrapper
@@ -126,24 +120,29 @@ def hide_frame(error: BaseException) -> None:
         error.__traceback__ = error.__traceback__.tb_next
 
 
-_reported: set[str] = set()
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 
 
-def report_failure(what: str, error: Exception) -> bool:
-    """Say once that hooks failed at something; return False for an error that is to be raised on.
+class Failures:
+    """Reports each kind of failure of the hooks once."""
 
-    A script's objects may raise anything when they are looked at. But an error may also come from a signal handler of
-    the script, or from another of its threads, that happened to interrupt a hook: it is meant for the script.
-    """
-    if _is_interruption(error):
-        while error.__traceback__ is not None and _is_ours(error.__traceback__.tb_frame):
-            error.__traceback__ = error.__traceback__.tb_next
-        return False
-    if what not in _reported:
-        _reported.add(what)
-        notice(f"could not {what} ({error!r}): the script goes on")
-    return True
+    def __init__(self) -> None:
+        self._reported: set[str] = set()
+
+    def report(self, what: str, error: Exception) -> bool:
+        """Report that hooks failed to do something; return False if the error is the script's and must be raised.
+
+        A script's objects may raise anything when hooks inspect them. But an error may also come from a signal handler
+        of the script, or from another of its threads, that interrupted a hook: it is meant for the script.
+        """
+        if _is_interruption(error):
+            while error.__traceback__ is not None and _is_ours(error.__traceback__.tb_frame):
+                error.__traceback__ = error.__traceback__.tb_next
+            return False
+        if what not in self._reported:
+            self._reported.add(what)
+            notice(f"could not {what} ({error!r}): the script goes on")
+        return True
 
 
 def _is_interruption(error: Exception) -> bool:
@@ -154,16 +153,16 @@ def _is_interruption(error: Exception) -> bool:
         if trace.tb_frame.f_code in codes:
             return True
         trace, last = trace.tb_next, trace.tb_frame
-    # Set from another thread, it is raised in our own code, which raises no error of a class of the script's.
+    # An error set from another thread is raised in our own code, which raises none of the script's classes itself.
     return last is not None and _is_ours(last) and type(error).__module__ != "builtins"
 
 
-def _code_of(handler: Any) -> CodeType | None:
+def _code_of(handler: Callable) -> CodeType | None:
     while isinstance(handler, functools.partial):
         handler = handler.func
     handler = getattr(handler, "__func__", handler)
     if not hasattr(handler, "__code__"):
-        handler = getattr(type(handler), "__call__", None)  # noqa: B004
+        handler = getattr(type(handler), "__call__", handler)  # noqa: B004
     return getattr(handler, "__code__", None)
 
 
@@ -172,23 +171,21 @@ def _is_ours(frame: FrameType) -> bool:
 
 
 class_name: Callable[[type], str] = type.__dict__["__name__"].__get__
-"""The name of a class, also where its metaclass says something else."""
-
-
-def look_up(cls: type, name: str) -> Any:
-    """Return an attribute of a class, None if it has none, without running code of its metaclass."""
-    return next((vars(base)[name] for base in _mro(cls) if name in vars(base)), None)
+"""The real name of a class, even if its metaclass overrides `__name__`."""
 
 
 _mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 
-Factory = TypeVar("Factory", bound=Callable[..., Any])
+
+def is_defined_by(wrapper: Callable | None, cls: type, name: str) -> bool:
+    """Check whether a class's attribute is this wrapper, without running code of its metaclass."""
+    return next((vars(base)[name] for base in _mro(cls) if name in vars(base)), None) is wrapper
 
 
-def skipped_by_warnings(factory: Factory) -> Factory:
-    """Have `warnings.warn(..., stacklevel=2)` pass over the wrappers that a factory makes.
+def skipped_by_warnings(factory: W) -> W:
+    """Make `warnings.warn(..., stacklevel=2)` skip the wrappers that a factory makes.
 
-    Python passes over frames of its import system, which it knows by their file name.
+    Python skips frames of its import system, which it recognises by their file name.
     """
     code = factory.__code__
     inner = [
@@ -200,18 +197,23 @@ def skipped_by_warnings(factory: Factory) -> Factory:
 
 
 def is_wrapper(value: object) -> bool:
-    """Say whether a hook put this there."""
+    """Check whether this is a wrapper of the hooks."""
     return hasattr(value, MARK)
 
 
+def is_suspended(fn: Callable) -> bool:
+    """Check whether a function makes a generator or coroutine, which runs only later and piece by piece."""
+    return inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn)
+
+
 @skipped_by_warnings
-def timed_method(fn: Wrapper, spans: SpansByType) -> Wrapper:
+def timed_method(fn: Method[S, P, R], spans: SpansByType) -> Method[S, P, R]:
     """Time a method under the name of its object's class. A generator is timed while it runs."""
-    if inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn):
-        return mark(span_of(class_name(spans.owner) + spans.label, spans.phase)(fn), spans)
+    if is_suspended(fn):
+        return mark(hook_span(class_name(spans.owner) + spans.label, spans.phase)(fn), spans)
 
     @functools.wraps(fn)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if is_compiling() or (each := spans[type(self)]) is None:
                 return fn(self, *args, **kwargs)
@@ -225,11 +227,11 @@ def timed_method(fn: Wrapper, spans: SpansByType) -> Wrapper:
 
 
 @skipped_by_warnings
-def timed_function(fn: Wrapper, each: Span) -> Wrapper:
+def timed_function(fn: Callable[P, R], each: Span) -> Callable[P, R]:
     """Time a function under one span."""
 
     @functools.wraps(fn)
-    def function(*args: Any, **kwargs: Any) -> Any:
+    def function(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if is_compiling():
                 return fn(*args, **kwargs)

@@ -1,7 +1,7 @@
-"""What a script says of its own speed: the timings it prints, and the arithmetic of its layers to hold them against.
+"""What a script reports about its own speed: the timings it prints, and its layers' arithmetic to check them against.
 
-A printed text is only put aside by the thread that prints. The recorder's thread reads it later, and keeps for each
-name the last values, what it was printed under, and where. Lines indented under another are its parts.
+The thread that prints only keeps the text. The recorder's thread parses it later, and keeps for each name the last
+values, what it was printed under, and where. Lines indented under another are its parts.
 """
 
 from __future__ import annotations
@@ -10,20 +10,24 @@ import statistics
 import weakref
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING
 
+from hotloop.json_types import Json
 from hotloop.profiling.recorder.printed_timings.parse import HINT, Line, Timing, read_line
 from hotloop.profiling.recorder.privacy.redact import redacted_text
 
+if TYPE_CHECKING:
+    from torch import nn
+
 MOST_NAMES = 256
 MOST_TEXTS = 300
-"""Texts between two readings: of a script that prints more, the last."""
+"""Texts kept between two readings: if a script prints more, the last ones."""
 MOST_LAYERS = 1_000
 LONGEST_TEXT = 4_000
 VALUES = 15
-"""Values of a name from which mean and median are taken."""
+"""Values of a name that are kept for its mean and median."""
 DEEPEST = 4
 TOTAL_WORDS = frozenset({"total", "whole", "overall", "altogether"})
 
@@ -35,7 +39,7 @@ Heard = tuple[int, str, Place]
 
 @dataclass(slots=True)
 class Claimed:
-    """One name, and what was printed beside it."""
+    """The timings printed under one name."""
 
     unit: str
     place: Place
@@ -43,33 +47,42 @@ class Claimed:
     rounding_ns: float = 0.0
     values: deque[float] = field(default_factory=lambda: deque(maxlen=VALUES))
     beside: tuple[Path, ...] = ()
-    """Of a total: what was printed before it at the same depth."""
+    """For a total: the names printed before it at the same depth."""
 
-    def row(self, path: Path) -> dict[str, Any]:
-        """Return what is written of it."""
+    def row(self, path: Path) -> dict[str, Json]:
+        """Return it as a row of JSON."""
         values = list(self.values)
+        file, line, function = self.place
         return {
-            "path": path, "unit": self.unit, "count": self.count, "last_ns": values[-1],
-            "mean_ns": statistics.fmean(values), "median_ns": statistics.median(values),
-            "rounding_ns": self.rounding_ns, "rising": _is_since_start(values), "beside": self.beside,
-            "file": self.place[0], "line": self.place[1], "function": self.place[2],
-        }  # fmt: skip
+            "path": path,
+            "unit": self.unit,
+            "count": self.count,
+            "last_ns": values[-1],
+            "mean_ns": statistics.fmean(values),
+            "median_ns": statistics.median(values),
+            "rounding_ns": self.rounding_ns,
+            "rising": _is_since_start(values),
+            "beside": self.beside,
+            "file": file,
+            "line": line,
+            "function": function,
+        }
 
 
 def _is_since_start(values: list[float]) -> bool:
-    """Say whether times grow as those since a start do: by even steps, or to a multiple. A few may rise by chance."""
+    """Check whether times grow like time since a start: by even steps, or to a multiple. A few may rise by chance."""
     steps = [b - a for a, b in pairwise(values)]
     return len(steps) > 1 and min(steps) > 0 and (max(steps) <= 2 * min(steps) or values[-1] >= 2 * values[0])
 
 
 @dataclass(slots=True)
 class _Reading:
-    """Where the reading of one thread's lines is."""
+    """The state of parsing one thread's lines."""
 
     above: list[tuple[int, Path]] = field(default_factory=list)
-    """Lines under which the next may be, with their depths."""
+    """Lines that the next line may be indented under, with their depths."""
     level: dict[Path, list[Path]] = field(default_factory=dict)
-    """By what they are under: names that a total may be the total of."""
+    """By the path above them: names that a total may be the sum of."""
 
 
 class Book:
@@ -81,10 +94,11 @@ class Book:
         self._heard: deque[Heard] = deque(maxlen=MOST_TEXTS)
         self._follows = False
         self._readings: dict[int, _Reading] = {}
+        self.layers = LayerFlops()
         self._layers_written = 0
 
     def wants(self, text: str) -> bool:
-        """Say whether a text is to be put aside: it has a timing, or is the first after one and may be a heading."""
+        """Return whether to keep a text: it has a timing, or is the first after one and may be a heading."""
         if self.failed or len(text) > LONGEST_TEXT:
             return False
         timed = HINT.search(text) is not None
@@ -93,12 +107,12 @@ class Book:
         return wanted
 
     def hear(self, thread: int, text: str, place: Place) -> None:
-        """Put a text aside."""
+        """Keep a text."""
         self._heard.append((thread, text, place))
 
-    def content(self) -> dict[str, Any] | None:
-        """Read what was put aside; return all that is known if something of it is new."""
-        heard, known = [], _Layers.version
+    def content(self) -> dict[str, Json] | None:
+        """Parse the texts that were kept; return everything known if something is new."""
+        heard, known = [], self.layers.version
         while self._heard:
             heard.append(self._heard.popleft())
         if not heard and known == self._layers_written:
@@ -107,15 +121,15 @@ class Book:
             self._read(heard)
             rows = [claimed.row(path) for path, claimed in self.claims.items()]
         except Exception as error:
-            # Text can be anything. A reader that fails on it must not stop the recording.
+            # Text can be anything. A failure to parse it must not stop the recording.
             self.failed, rows = f"{type(error).__name__}: {error}", []
         self._layers_written = known
-        return {"claims": rows, "layers": layer_rows(), "failed": self.failed}
+        return {"claims": rows, "layers": self.layers.rows(), "failed": self.failed}
 
     def _read(self, heard: Iterable[Heard]) -> None:
         for thread, text, place in heard:
             reading = self._readings.setdefault(thread, _Reading())
-            # Cleared as it was printed: in a name that is cut out of a line nobody would see that it is a password.
+            # Redacted as it was printed: a password that is cut out of its line could not be recognised.
             for line in redacted_text(text).splitlines() or [""]:
                 self._read_line(reading, read_line(line), place)
 
@@ -153,71 +167,57 @@ class Book:
 
 @dataclass(slots=True)
 class Layer:
-    """A Linear or convolution layer, as far as its arithmetic goes."""
+    """The arithmetic of a Linear or convolution layer."""
 
     span: str
     """Class of the module that was called: the span's name."""
     module: str
     """Class of the module that the layer belongs to."""
     name: str
-    """Where it is in there: "conv1", "body.0"."""
+    """Its name there: "conv1", "body.0"."""
     convolution: bool
     flops: int
-    """Of a call: the smallest seen, for a printed time does not tell which call it is of."""
+    """Of one call: the smallest seen, because a printed time does not say which call it belongs to."""
 
 
-class _Layers:
-    """All layers of the process: they are looked at once, whatever is recorded later."""
+class LayerFlops:
+    """The arithmetic of the layers that were called, to check printed timings against."""
 
-    known: ClassVar[dict[tuple[str, str, str], Layer]] = {}
-    owners: ClassVar[dict[int, tuple[Any, str, str]]] = {}
-    """Id of a layer to a weak reference to it, its owner's class, and its name in there."""
-    version = 0
+    def __init__(self) -> None:
+        self.version = 0
+        """Grows when something changes."""
+        self._known: dict[tuple[str, str, str], Layer] = {}
+        self._owners: dict[int, tuple[weakref.ref[nn.Module], str, str]] = {}
+        """Id of a layer to the layer, its owner's class, and its name there."""
 
+    def note(self, module: nn.Module, pairs: Iterable[tuple[nn.Module, int]]) -> None:
+        """Keep the arithmetic of the layers that a call of a module went through.
 
-def name_layers(module: Any) -> None:
-    """Remember which layers a module has and what it calls them; some may run on their own later, in another thread."""
-    owners = _Layers.owners
-    for name, layer in module.named_modules():
-        known = owners.get(id(layer))
-        if name and (known is None or known[0]() is not layer) and len(owners) < MOST_LAYERS:
-            owners[id(layer)] = (weakref.ref(layer), type(module).__name__, name)
+        Args:
+            module: The module that was called.
+            pairs: Each module in it that was called and its FLOPs, 0 if it is not a layer.
+        """
+        span = type(module).__name__
+        self._name_layers(module, span)
+        for layer, flops in pairs:
+            ref, owner, name = self._owners.get(id(layer), (None, span, ""))
+            if ref is None or ref() is not layer:
+                owner, name = span, ""
+            key = (span, owner, name)
+            known = self._known.get(key)
+            if not flops or (known is None and len(self._known) >= MOST_LAYERS):
+                continue
+            if known is None or flops < known.flops:
+                self._known[key] = Layer(span, owner, name, hasattr(layer, "kernel_size"), flops)
+                self.version += 1
 
+    def _name_layers(self, module: nn.Module, owner: str) -> None:
+        """Remember the names of a module's layers; some may be called on their own later, in another thread."""
+        for name, layer in module.named_modules():
+            known = self._owners.get(id(layer))
+            if name and (known is None or known[0]() is not layer) and len(self._owners) < MOST_LAYERS:
+                self._owners[id(layer)] = (weakref.ref(layer), owner, name)
 
-def note_layers(module: Any, pairs: Iterable[tuple[Any, int]]) -> None:
-    """Keep the arithmetic of the layers that a call of a module went through.
-
-    Args:
-        module: The module that was called.
-        pairs: Each layer and its FLOPs, 0 for what is no layer.
-    """
-    span = type(module).__name__
-    for layer, flops in pairs:
-        ref, owner, name = _Layers.owners.get(id(layer), (None, span, ""))
-        if ref is None or ref() is not layer:
-            owner, name = span, ""
-        key = (span, owner, name)
-        known = _Layers.known.get(key)
-        if not flops or (known is None and len(_Layers.known) >= MOST_LAYERS):
-            continue
-        if known is None or flops < known.flops:
-            _Layers.known[key] = Layer(span, owner, name, hasattr(layer, "kernel_size"), flops)
-            _Layers.version += 1
-
-
-def layer_rows() -> list[dict[str, Any]]:
-    """Return all layers, in rows that JSON takes."""
-    names = Layer.__dataclass_fields__
-    return [{name: getattr(layer, name) for name in names} for layer in list(_Layers.known.values())]
-
-
-class Current:
-    """The book that is written into now."""
-
-    book = Book()
-
-
-def new_book() -> Book:
-    """Begin a recording's book."""
-    Current.book = Book()
-    return Current.book
+    def rows(self) -> list[dict[str, Json]]:
+        """Return all layers, as rows of JSON."""
+        return [asdict(layer) for layer in list(self._known.values())]

@@ -23,12 +23,13 @@ CERTAIN = _words("pw pwd psw pswd pword cred creds jwt dsn otp totp bearer webho
 LAST = _words("pin pat pass private sig")
 """Secret only as the last word: not `pin_memory`, `pass_through`, `private_copy`."""
 COUPLES = frozenset(
-    {("session", "id"), ("connection", "string"), ("conn", "string"), ("conn", "str"), ("seed", "phrase"),
-     ("recovery", "phrase"), ("recovery", "code"), ("pass", "word"), ("pass", "words"), ("pass", "phrase"),
-     ("pass", "code"), ("access", "code"), ("api", "key"), ("api", "keys"), ("access", "key"), ("access", "keys"),
-     ("private", "key"), ("private", "keys"), ("account", "key"), ("api", "token"), ("access", "token"),
-     ("auth", "token")}
-)  # fmt: skip
+    tuple(couple.split("_"))
+    for couple in _words(
+        """session_id connection_string conn_string conn_str seed_phrase recovery_phrase recovery_code pass_word
+        pass_words pass_phrase pass_code access_code api_key api_keys access_key access_keys private_key private_keys
+        account_key api_token access_token auth_token"""
+    )
+)
 POSSIBLE = _words("auth oauth authorization authorisation authentication authenticator cookie cookies signature")
 NOT_KEYS = _words("monkey donkey turkey hockey jockey whiskey mickey hotkey hotkeys monkeys donkeys turkeys smokey")
 MEASURES = _words("n num number max min total count per avg mean")

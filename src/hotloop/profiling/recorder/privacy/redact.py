@@ -10,8 +10,8 @@ import ast
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from hotloop.json_types import Json
 from hotloop.profiling.recorder.privacy.names import Secrecy, hides, hides_value, secrecy
 from hotloop.profiling.recorder.privacy.values import secret_spans
 
@@ -61,22 +61,24 @@ def redacted(values: Mapping[str, object]) -> dict[str, object]:
     return {redacted_text(str(name)): _redacted_under(secrecy(str(name)), value) for name, value in values.items()}
 
 
-def redacted_strings(content: Any, as_they_are: frozenset[str] = frozenset()) -> Any:
-    """Return what is to be written as JSON with the secrets in its texts hidden.
+def redacted_strings(content: Mapping[str, Json], keep: frozenset[str] = frozenset()) -> dict[str, Json]:
+    """Return what is to be written as JSON with the secrets in its texts replaced by ***.
 
     Args:
-        content: Dictionaries, lists and texts, whose keys are hotloop's own.
-        as_they_are: Keys whose texts have been cleared already.
+        content: Its keys are hotloop's own.
+        keep: Keys whose texts have been redacted already.
     """
-    if isinstance(content, str):
-        return redacted_text(content)
-    if isinstance(content, dict):
-        return {
-            name: each if name in as_they_are else redacted_strings(each, as_they_are) for name, each in content.items()
-        }
-    if isinstance(content, list | tuple):
-        return [each if isinstance(each, int | float) else redacted_strings(each, as_they_are) for each in content]
-    return content
+    return {name: each if name in keep else _redacted_json(each, keep) for name, each in content.items()}
+
+
+def _redacted_json(value: Json, keep: frozenset[str]) -> Json:
+    if isinstance(value, str):
+        return redacted_text(value)
+    if isinstance(value, Mapping):
+        return redacted_strings(value, keep)
+    if isinstance(value, list | tuple):
+        return [each if isinstance(each, int | float) else _redacted_json(each, keep) for each in value]
+    return value
 
 
 def _is_value(word: str, values: int) -> bool:

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from hotloop.errors import HotloopError
 from hotloop.profiling.report import view
-from hotloop.profiling.report.export.target import check, place, size_of
+from hotloop.profiling.report.export.target import check, place
 from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Trace
+from hotloop.profiling.trace.run_list import size_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import count, takewhile
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from hotloop.counters import COUNTERS
 from hotloop.escaping import json_text
+from hotloop.json_types import Json, JsonObject
 from hotloop.profiling.report.export.target import open_text
 from hotloop.profiling.report.export.windows import Slice, window_slices
 from hotloop.profiling.report.view import Report
-from hotloop.profiling.trace.model import Process, Thread, Trace
+from hotloop.profiling.trace.model import Process, Trace
 from hotloop.profiling.trace.reading.window_streams import ThreadStream, read_streams
 
 FIRST_TID = 5_000_000
@@ -60,7 +60,8 @@ def _events(report: Report, trace: Trace, streams: list[ThreadStream], base_ns: 
         mine = stream.process.pid if stream.thread.main else tid
         yield from _thread_names(stream, mine, tid + 1, 2 * (tid - FIRST_TID))
         yield from _calls(stream, mine, base_ns)
-        yield from takewhile(lambda _: next(slices) < MOST_SLICES, _by_window(stream, known, tid + 1, base_ns))
+        for each in takewhile(lambda _: next(slices) < MOST_SLICES, window_slices(stream, known)):
+            yield _dumps(_slice(each, stream.process.pid, tid + 1, base_ns))
         tid += 2
 
 
@@ -83,12 +84,7 @@ def _calls(stream: ThreadStream, tid: int, base_ns: int) -> Iterator[str]:
             yield f'{heads[node]},"ts":{_us(start)},"dur":{_us(length)}}}'
 
 
-def _by_window(stream: ThreadStream, thread: Thread | None, tid: int, base_ns: int) -> Iterator[str]:
-    for each in window_slices(stream, thread):
-        yield _dumps(_slice(each, stream.process.pid, tid, base_ns))
-
-
-def _slice(each: Slice, pid: int, tid: int, base_ns: int) -> dict[str, Any]:
+def _slice(each: Slice, pid: int, tid: int, base_ns: int) -> JsonObject:
     # Whole microseconds: neighbours share an edge here, and must not overlap in a viewer that rounds.
     start, end = (each.start_ns - base_ns) // 1000, (each.end_ns - base_ns) // 1000
     return {
@@ -132,11 +128,11 @@ def _counter(name: str, pid: int, at_ns: int, value: float) -> str:
     return f'{{"ph":"C","pid":{pid},"tid":0,"name":{_dumps(name)},"ts":{_us(at_ns)},"args":{{"value":{value:.6g}}}}}'
 
 
-def _metadata(kind: str, pid: int, tid: int, args: dict[str, Any]) -> str:
+def _metadata(kind: str, pid: int, tid: int, args: JsonObject) -> str:
     return _dumps({"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args})
 
 
-def _about(report: Report) -> dict[str, Any]:
+def _about(report: Report) -> JsonObject:
     return {
         "run": report.name,
         "state": report.state,
@@ -154,5 +150,5 @@ def _us(ns: int) -> str:
     return f"{ns // 1000}.{ns % 1000:03d}"
 
 
-def _dumps(content: Any) -> str:
+def _dumps(content: Json) -> str:
     return json_text(content, compact=True)

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 from hotloop.escaping import json_text
+from hotloop.json_types import JsonObject
 from hotloop.profiling.report.export.target import open_text
 from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Process, Sample, Thread, Trace
@@ -40,7 +40,7 @@ def write(report: Report, trace: Trace, path: Path) -> None:
         file.write(json_text(content, compact=True))
 
 
-def _profile(process: Process, thread: Thread, frames: dict[Key, int]) -> dict[str, Any]:
+def _profile(process: Process, thread: Thread, frames: dict[Key, int]) -> JsonObject:
     found: dict[tuple[int, ...], int] = {}
     for sample in thread.samples:
         stack = tuple(frames.setdefault(key, len(frames)) for key in _stack(sample, thread))
@@ -66,14 +66,14 @@ def _stack(sample: Sample, thread: Thread) -> list[Key]:
     return [*stack, (f"[{node.phase}] {node.name}", "", 0)] if node.kind != "root" or not stack else stack
 
 
-def _frame(key: Key) -> dict[str, Any]:
+def _frame(key: Key) -> JsonObject:
     name, file, line = key
     return {"name": name, "file": file, "line": line} if file else {"name": name}
 
 
-def _empty_profile() -> dict[str, Any]:
+def _empty_profile() -> JsonObject:
     """Return a profile for a run without samples: the format requires at least one."""
-    empty: dict[str, Any] = {"samples": [], "weights": []}
+    empty: JsonObject = {"samples": [], "weights": []}
     return {"type": "sampled", "name": "no samples", "unit": "nanoseconds", "startValue": 0, "endValue": 0} | empty
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ CLOSER_LOOK = "(closer look)"
 """Path of counts made during deep profiling (--functions, --ops), when recording is paused."""
 PART_ROWS = 20_000
 LONGEST_PATH = 1_000
-Row = dict[str, Any]
+Row = dict[str, str | int | float | None]
 
 
 def write(report: Report, trace: Trace, path: Path) -> None:
@@ -84,8 +83,7 @@ SPANS = _schema(
 PHASES = _schema("process thread phase group", "calls", "self_s share")
 SAMPLES = _schema("process thread path phase function file", "line n", "wall_s cpu_s", "text stack")
 COUNTS = _schema("process thread path counter", "amount", "")
-CALLS = pa.schema([("pid", pa.int64()), ("thread", pa.string()), ("path", pa.string()), ("phase", pa.string()),
-                   ("start_s", pa.float64()), ("end_s", pa.float64())])  # fmt: skip
+CALLS = _schema("thread path phase", "", "start_s end_s")
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -115,10 +113,16 @@ def _spans(trace: Trace) -> Iterator[Row]:
 def _span(node: Node, path: str) -> Row:
     times = {f"{name}_s": getattr(node, f"{name}_ns") / 1e9 for name in ("total", "self", "min", "max", "p50", "p95")}
     return times | {
-        "path": path, "name": node.name, "kind": node.kind, "phase": str(node.phase),
-        "calls": node.calls, "cpu_s": node.cpu_ns / 1e9, "device_s": node.device_ns / 1e9,
-        "cpu_memory_bytes": node.cpu_memory_bytes, "gpu_memory_bytes": node.gpu_memory_bytes,
-    }  # fmt: skip
+        "path": path,
+        "name": node.name,
+        "kind": node.kind,
+        "phase": str(node.phase),
+        "calls": node.calls,
+        "cpu_s": node.cpu_ns / 1e9,
+        "device_s": node.device_ns / 1e9,
+        "cpu_memory_bytes": node.cpu_memory_bytes,
+        "gpu_memory_bytes": node.gpu_memory_bytes,
+    }
 
 
 def _phases(report: Report, trace: Trace) -> Iterator[Row]:
@@ -144,12 +148,17 @@ def _samples(trace: Trace) -> Iterator[Row]:
                 stacks[id(sample.stack)] = _joined(frames)
             inner = sample.stack[0] if sample.stack else None
             yield owner | {
-                "path": paths[node.id], "phase": str(node.phase),
-                "function": inner.function if inner else "", "file": inner.file if inner else "",
-                "line": inner.line if inner else None, "text": inner.text if inner else "",
-                "n": sample.n, "wall_s": sample.wall_ns / 1e9, "cpu_s": sample.cpu_ns / 1e9,
+                "path": paths[node.id],
+                "phase": str(node.phase),
+                "function": inner.function if inner else "",
+                "file": inner.file if inner else "",
+                "line": inner.line if inner else None,
+                "text": inner.text if inner else "",
+                "n": sample.n,
+                "wall_s": sample.wall_ns / 1e9,
+                "cpu_s": sample.cpu_ns / 1e9,
                 "stack": stacks[id(sample.stack)],
-            }  # fmt: skip
+            }
 
 
 def _counts(trace: Trace) -> Iterator[Row]:
@@ -181,7 +190,7 @@ def _windows(trace: Trace) -> pa.Table:
     parts = []
     for process in trace.processes:
         windows, size = process.windows, len(process.windows.start_ns)
-        columns: Row = {
+        columns = {
             "pid": np.full(size, process.pid),
             "process": _same(process.name, size),
             "window": np.arange(size),
@@ -201,16 +210,18 @@ def _memory(trace: Trace) -> pa.Table:
     for process in trace.processes:
         memory = process.memory
         parts.append(
-            pa.table({
-                "pid": np.full(len(memory.at_ns), process.pid),
-                "process": _same(process.name, len(memory.at_ns)),
-                "at_s": (memory.at_ns - trace.loop_start_ns) / 1e9,
-                "rss_bytes": memory.rss_bytes,
-                "gpu_bytes": memory.gpu_bytes,
-                # -1 in a run means that the machine does not report it.
-                "gpu_busy_percent": pa.array(memory.gpu_busy_percent, mask=memory.gpu_busy_percent < 0),
-            })
-        )  # fmt: skip
+            pa.table(
+                {
+                    "pid": np.full(len(memory.at_ns), process.pid),
+                    "process": _same(process.name, len(memory.at_ns)),
+                    "at_s": (memory.at_ns - trace.loop_start_ns) / 1e9,
+                    "rss_bytes": memory.rss_bytes,
+                    "gpu_bytes": memory.gpu_bytes,
+                    # -1 in a run means that the machine does not report it.
+                    "gpu_busy_percent": pa.array(memory.gpu_busy_percent, mask=memory.gpu_busy_percent < 0),
+                }
+            )
+        )
     return pa.concat_tables(parts)
 
 

@@ -35,7 +35,7 @@ def place(path: Path, write: Callable[[Path], None]) -> None:
 
     If the folder exists, the files are moved into it one by one, and its other files are kept.
     """
-    path = resolved(path)  # "." has no name to put another beside
+    path = resolved(path)  # "." has no name for a temporary file next to it
     # The ending stays, for a writer may go by it.
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     try:
@@ -62,8 +62,3 @@ def open_text(path: Path) -> Iterator[TextIO]:
     else:
         with open(path, "w", encoding="utf-8", errors=ERRORS, newline="\n") as file:
             yield file
-
-
-def size_of(path: Path) -> int:
-    """Return the bytes of a file, or of all files of a folder."""
-    return sum(file.stat().st_size for file in path.iterdir()) if path.is_dir() else path.stat().st_size

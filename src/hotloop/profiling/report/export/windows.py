@@ -34,10 +34,7 @@ def window_slices(stream: ThreadStream, thread: Thread | None) -> Iterator[Slice
 
     Self times are scaled so that each node's sum over all windows is that of the trace, which is corrected for span
     overhead and for calls that were not timed. Then the tree is drawn as wide as the time recorded in the window.
-
-    Args:
-        stream: The thread as recorded.
-        thread: The same thread in the trace; None if it has no time in the loop.
+    `thread` is None if the thread has no time in the loop.
     """
     recorded, windows = stream.thread, stream.process.windows
     factors = _Factors(stream, thread)

@@ -1,4 +1,4 @@
-"""What happens inside an evaluation is evaluation: its environment steps train nobody, and are counted apart."""
+"""Separates evaluation from training: environment steps inside an evaluation have counters of their own."""
 
 from __future__ import annotations
 
@@ -29,11 +29,8 @@ def mark(nodes: Mapping[int, NodeName]) -> dict[int, NodeName]:
 def counted_apart(counters: Table, nodes: Nodes, steps: int) -> Table:
     """Return the counters with other codes where they were counted inside an evaluation.
 
-    Args:
-        counters: The table of all threads.
-        nodes: By thread, the nodes as `mark` returns them.
-        steps: Code of the counter of environment steps. Where all of them are an evaluation's, it is what the program
-            does, and nothing is counted apart.
+    `steps` is the code of the counter of environment steps. If all of them are in evaluations, evaluation is what the
+    program does, and the counters are returned unchanged.
     """
     places, row = np.unique(counters["thread"] << 31 | counters["node"], return_inverse=True)
     known = (nodes.get(place >> 31, {}).get(place & ((1 << 31) - 1)) for place in places.tolist())

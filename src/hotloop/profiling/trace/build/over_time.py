@@ -13,7 +13,7 @@ import numpy as np
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, sum_by
-from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 from hotloop.profiling.trace.build.thinning import LEAST_TIMED
 from hotloop.profiling.trace.model import Thread
 from hotloop.profiling.trace.reading.names import NodeName, code_of
@@ -29,13 +29,8 @@ def phases_by_window(
 ) -> dict[Phase, Ints]:
     """Return the self time of each phase in each window.
 
-    Args:
-        rows: What was timed in the thread, by window and node.
-        spans: Calls that were only counted, by window and code.
-        known: The thread's nodes as recorded.
-        costs: What recording cost.
-        thread: The thread, over the whole loop: it knows the phases.
-        place: Number of a window to its place in what is returned.
+    `rows` has the timed calls by window and node, `spans` the calls that were only counted by window and code. `place`
+    maps the number of a window to its index in the result.
     """
     whole = _sums(rows)
     kept = _calls(whole, known)
@@ -84,11 +79,7 @@ def _scale(timed: Mapping[int, int], counted: Mapping[int, int], kept: Mapping[i
 def _entries(seen: Sums, whole: Sums, known: Known, unseen: frozenset[int]) -> list[Entry]:
     """Return the tree of one window.
 
-    Args:
-        seen: The window's sums.
-        whole: Those of the whole run, for spans that the window says too little of, and for gaps if it has none.
-        known: The nodes.
-        unseen: Codes of these spans.
+    Spans in `unseen`, which have too few timed calls in the window, and missing gaps use the sums of the whole run.
     """
     gapped = {known[node].parent for node in seen if node in known and known[node].lit_gap}
     chosen: dict[int, tuple[int, int, int]] = {}

@@ -14,19 +14,21 @@ from hotloop.hook_kinds import Hook
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, none_of, of_thread, of_windows, sum_by
 from hotloop.profiling.trace.build.evaluation import APART, counted_apart, mark
-from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
+from hotloop.profiling.trace.build.gap_phases import gap_phases, phase_of_stack
 from hotloop.profiling.trace.build.over_time import phases_by_window
-from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 from hotloop.profiling.trace.build.recorded import recorded_threads
-from hotloop.profiling.trace.build.thinning import Scale, call_scales, scales
-from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Stretch, Thread, Windows
+from hotloop.profiling.trace.build.thinning import Scale, scales
+from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Thread, Windows
 from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
-from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, code_of, steps_up
+from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, steps_up
 from hotloop.profiling.trace.reading.open_files import Budget
 from hotloop.profiling.trace.reading.run_files import ProcessParts
 
 WRAPPERS = ("wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns")
 """What a process's state calls the cost of each kind of wrapper, in the order of `Hook`."""
+MEMORY = ("end_ns", "rss_bytes", "gpu_bytes", "gpu_busy_percent", "reserved_bytes")
+"""Columns of the memory table, in the order of `Memory`."""
 MOST_IN_PLACE = 1_000.0
 """How many times more a span may cost between real work than in a tight loop; 3 to 8 were seen."""
 INSIDE = 0.5
@@ -41,15 +43,7 @@ tally's only where it was not measured."""
 def build_process(
     parts: ProcessParts, start_ns: int, end_ns: int, state: State, budget: Budget | None = None
 ) -> Process:
-    """Build a process's part of a trace.
-
-    Args:
-        parts: Its files.
-        start_ns: Where the loop begins.
-        end_ns: Where it ends.
-        state: Of the process.
-        budget: What may still be worked out of the run.
-    """
+    """Build a process's part of a trace, for a loop from `start_ns` to `end_ns`."""
     names = _with_evaluations(parts.names)
     steps = parts.names.code_of("env_steps") or 0
     parts = replace(parts, counters=counted_apart(parts.counters, names.nodes, steps))
@@ -64,13 +58,23 @@ def build_process(
     windows, unworked = _windows(_Timeline(parts, names, memory, in_loop, costs), threads, budget or Budget())
     counts = _counts(names, tables["counters"], {n: c[in_loop] for n, c in memory.items()})
     return Process(
-        pid=parts.process.pid, parent_pid=parts.process.parent_pid, name=parts.state.process, main=parts.process.main,
-        start_ns=int(memory["start_ns"].min(initial=start_ns)), end_ns=int(memory["end_ns"].max(initial=start_ns)),
-        threads=tuple(threads), windows=windows, memory=_memory(memory),
+        pid=parts.process.pid,
+        parent_pid=parts.process.parent_pid,
+        name=parts.state.process,
+        main=parts.process.main,
+        start_ns=int(memory["start_ns"].min(initial=start_ns)),
+        end_ns=int(memory["end_ns"].max(initial=start_ns)),
+        threads=tuple(threads),
+        windows=windows,
+        memory=Memory(*(memory[name] for name in MEMORY)),
         overhead=_overhead(parts, {n: c[in_loop] for n, c in memory.items()}, in_place, taken),
-        counts=counts, state=state, warnings=(*parts.state.warnings, *unworked), folder=parts.folder.name,
-        shift_ns=parts.shift_ns, recorded=recorded_threads(parts, names),
-    )  # fmt: skip
+        counts=counts,
+        state=state,
+        warnings=(*parts.state.warnings, *unworked),
+        folder=parts.folder.name,
+        shift_ns=parts.shift_ns,
+        recorded=recorded_threads(parts, names),
+    )
 
 
 def _counting_windows(counters: Table, names: Names) -> Ints:
@@ -80,10 +84,10 @@ def _counting_windows(counters: Table, names: Names) -> Ints:
 
 
 def _in_loop(memory: Table, start_ns: int, end_ns: int, counting: Ints) -> NDArray[np.bool_]:
-    """Say which windows belong to the loop.
+    """Return which windows belong to the loop.
 
-    The loop may begin or end inside a window of another process than the one that steps. That window belongs to it
-    where most of it lies, and wherever something was counted in it: a count is never cut off.
+    In processes other than the one that steps, the loop may start or end inside a window. That window belongs to the
+    loop if most of it does, or if something was counted in it, so that no count is lost.
     """
     touches = (memory["start_ns"] < end_ns) & (memory["end_ns"] > start_ns)
     middle = (memory["start_ns"] + memory["end_ns"]) // 2
@@ -109,43 +113,6 @@ def _within(parts: ProcessParts, in_place: float) -> dict[int, float]:
     """What the wrappers took within a call, in ns, by code: the mean over all calls, timed or not."""
     calls = sum_by(parts.spans["code"], parts.spans["timed"] + parts.spans["counted"])
     return {code: in_place * ns / calls[code] for code, ns in parts.state.within_ns.items() if calls.get(code)}
-
-
-def build_stretches(parts: ProcessParts, groups: list[set[int]]) -> tuple[dict[int, Stretch], ...]:
-    """Say for each group of windows what was timed in the main thread, by node."""
-    names, index = parts.names, parts.names.main_thread
-    known = names.nodes.get(index, {}) if index is not None else {}
-    if index is None or not known:
-        return ()
-    neighbours = _neighbours(known)
-    found = []
-    for group in groups:
-        rows = of_thread(of_windows(parts.windows, group), index)
-        calls, self_ns = (sum_by(rows["node"], rows[name]) for name in ("calls", "self_ns"))
-        scale = call_scales(of_windows(parts.windows, group), of_windows(parts.spans, group), names.nodes)
-        stretch: dict[int, Stretch] = {}
-        for node, ns in self_ns.items():
-            entry = known.get(node)
-            if entry is not None and entry.kind != "root" and not entry.dark:
-                counted = node if entry.kind == "span" else neighbours.get(node, -1)
-                timed = calls.get(counted, 0)
-                stretch[node] = Stretch(timed, ns, timed * scale.get(code_of(known, counted), 1.0))
-        found.append(stretch)
-    return tuple(found)
-
-
-def _neighbours(known: Mapping[int, NodeName]) -> dict[int, int]:
-    """Return for each gap the span before it, or after it, which is called as often as the gap occurs."""
-    spans: dict[tuple[int, str], int] = {}
-    for number, entry in known.items():
-        if entry.kind == "span":
-            spans.setdefault((entry.parent, entry.name), number)
-    sides = {number: entry.before or entry.after for number, entry in known.items() if entry.kind == "gap"}
-    return {
-        number: spans[known[number].parent, side.name]
-        for number, side in sides.items()
-        if side is not None and (known[number].parent, side.name) in spans
-    }
 
 
 def _with_evaluations(names: Names) -> Names:
@@ -193,9 +160,17 @@ def _build_thread(entry: ThreadName, tables: Mapping[str, Table], run: _Run) -> 
         total = sums["total_ns"].get(number, 0)
         if total or number == 0 or sums["calls"].get(number, 0):
             entries.append(
-                Entry(number, node.parent, node.kind, node.code, sums["calls"].get(number, 0),
-                      total, sums["self_ns"].get(number, 0), node.dark)
-            )  # fmt: skip
+                Entry(
+                    number,
+                    node.parent,
+                    node.kind,
+                    node.code,
+                    sums["calls"].get(number, 0),
+                    total,
+                    sums["self_ns"].get(number, 0),
+                    node.dark,
+                )
+            )
     entries = _with_parents(entries, known)
     tree, taken = corrected(entries, run.scale.calls, run.costs, run.scale.time)
     samples = _samples(tables["samples"], names, {e.id: e for e in tree}, known)
@@ -278,14 +253,24 @@ def _device_times(parts: ProcessParts, kept: set[int]) -> dict[int, float]:
 
 def _node(e: Entry, known: NodeName, total: Total, run: _Run) -> Node:
     return Node(
-        id=e.id, parent=e.parent, name=known.label, kind=e.kind,  # type: ignore[arg-type]
+        id=e.id,
+        parent=e.parent,
+        name=known.label,
+        kind=e.kind,  # type: ignore[arg-type]
         phase=(known.phase if e.kind == "span" else None) or Phase.OTHER,
-        calls=round(e.calls), total_ns=round(e.total_ns), self_ns=round(e.self_ns),
-        min_ns=total.min_ns, max_ns=total.max_ns, p50_ns=total.p50_ns, p95_ns=total.p95_ns,
-        cpu_ns=0, cpu_memory_bytes=max(total.grown_bytes, 0), cpu_peak_bytes=total.peak_bytes,
+        calls=round(e.calls),
+        total_ns=round(e.total_ns),
+        self_ns=round(e.self_ns),
+        min_ns=total.min_ns,
+        max_ns=total.max_ns,
+        p50_ns=total.p50_ns,
+        p95_ns=total.p95_ns,
+        cpu_ns=0,
+        cpu_memory_bytes=max(total.grown_bytes, 0),
+        cpu_peak_bytes=total.peak_bytes,
         gpu_memory_bytes=total.gpu_bytes,
         device_ns=round(run.device_ns.get(e.code, 0.0) * e.calls),
-    )  # fmt: skip
+    )
 
 
 def _split_gap(gap: Node, known: NodeName, samples: list[Sample]) -> tuple[list[Node], list[Sample]]:
@@ -295,27 +280,35 @@ def _split_gap(gap: Node, known: NodeName, samples: list[Sample]) -> tuple[list[
     """
     if known.evaluating:
         return [replace(gap, phase=Phase.EVALUATE)], samples
-    told = [phase_of_stack(sample.stack) for sample in samples]
+    found = [phase_of_stack(sample.stack) for sample in samples]
     seen: Counter[Phase | None] = Counter()
-    for phase, sample in zip(told, samples, strict=True):
+    for phase, sample in zip(found, samples, strict=True):
         seen[phase] += sample.n
     phases = gap_phases(_phase(known.before), _phase(known.after), seen)
     wall, cpu = Counter[Phase](), Counter[Phase]()
-    for phase, sample in zip(told, samples, strict=True):
+    for phase, sample in zip(found, samples, strict=True):
         wall[phases[phase]] += sample.wall_ns
         cpu[phases[phase]] += sample.cpu_ns
     first = wall.most_common(1)[0][0] if wall else phases[None]
     others = [phase for phase, ns in wall.items() if ns and phase is not first]
     number = {first: gap.id} | {phase: gap.id + i * PART for i, phase in enumerate(others, 1)}
     parts = [
-        replace(gap, id=number[phase], phase=phase, self_ns=wall[phase], total_ns=wall[phase], cpu_ns=cpu[phase],
-                cpu_memory_bytes=0, counts={})
+        replace(
+            gap,
+            id=number[phase],
+            phase=phase,
+            self_ns=wall[phase],
+            total_ns=wall[phase],
+            cpu_ns=cpu[phase],
+            cpu_memory_bytes=0,
+            counts={},
+        )
         for phase in others
-    ]  # fmt: skip
+    ]
     rest = gap.self_ns - sum(part.self_ns for part in parts)
     whole = replace(gap, phase=first, self_ns=rest, total_ns=rest, cpu_ns=cpu[first] if wall else gap.cpu_ns)
     # Lines of a phase that no time is known of stay with the gap.
-    moved = [replace(sample, node=number.get(phases[p], gap.id)) for p, sample in zip(told, samples, strict=True)]
+    moved = [replace(sample, node=number.get(phases[p], gap.id)) for p, sample in zip(found, samples, strict=True)]
     return [whole, *parts], moved
 
 
@@ -370,11 +363,6 @@ def _windows(of: _Timeline, threads: list[Thread], budget: Budget) -> tuple[Wind
     return Windows(memory["start_ns"], memory["end_ns"], counts, phases, of.in_loop), left_out
 
 
-def _memory(memory: Table) -> Memory:
-    names = ("end_ns", "rss_bytes", "gpu_bytes", "gpu_busy_percent", "reserved_bytes")
-    return Memory(*(memory[name] for name in names))
-
-
 def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float) -> Overhead:
     state = parts.state
     span_ns, error = state.span_ns, state.span_error_ns
@@ -385,6 +373,12 @@ def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float)
     # While the background thread works it holds the interpreter's lock, and the training waits.
     share = (taken + counters + background) / wall if wall else 0.0
     return Overhead(
-        span_ns, max(span_ns - 1.645 * error, 0.0), span_ns + 1.645 * error, timed, counted, background, share,
+        span_ns,
+        max(span_ns - 1.645 * error, 0.0),
+        span_ns + 1.645 * error,
+        timed,
+        counted,
+        background,
+        share,
         taken / wall if wall else 0.0,
-    )  # fmt: skip
+    )

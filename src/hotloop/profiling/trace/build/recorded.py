@@ -11,12 +11,7 @@ from hotloop.profiling.trace.reading.run_files import ProcessParts
 
 
 def recorded_threads(parts: ProcessParts, names: Names) -> tuple[RecordedThread, ...]:
-    """Return the threads of a process as recorded.
-
-    Args:
-        parts: The files of the process.
-        names: Its names, with the nodes of evaluations marked.
-    """
+    """Return the threads of a process as recorded. In `names`, the nodes of evaluations are marked."""
     windows = parts.memory["window"]
     by_thread = grouped(of_windows(parts.windows, set(windows.tolist())), "thread")
     found = []

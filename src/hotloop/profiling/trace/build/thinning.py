@@ -20,34 +20,30 @@ LEAST_TIMED = 5
 
 
 class Scale(NamedTuple):
-    """By code, what has to be multiplied: calls that were timed to get all, and their time to get that of all."""
+    """By code: all calls per timed call, and the time of all calls per time of the timed ones."""
 
     calls: dict[int, float]
     time: dict[int, float]
 
 
 def scales(windows: Table, spans: Table, nodes: Nodes, kept: set[int]) -> Scale:
-    """Say how to scale spans up.
+    """Return how to scale up the spans in the `kept` windows.
 
-    Args:
-        windows: What was timed, by window, thread and node.
-        spans: Calls that were timed and calls that were only counted, by window and code.
-        nodes: To which code a node belongs.
-        kept: The windows whose times are to be scaled. Calls are taken from the whole run, where their counts agree
-            exactly: at the edge of a window a call may be begun in one and timed in the next.
+    Calls are counted over the whole run, where counts agree exactly: a call may start in one window and be timed in the
+    next.
     """
     return Scale(call_scales(windows, spans, nodes), _time_scales(windows, spans, nodes, kept))
 
 
 def call_scales(windows: Table, spans: Table, nodes: Nodes) -> dict[int, float]:
-    """By code, how many calls there were per call whose time was kept."""
+    """Return, by code, all calls per timed call."""
     begun = sum_by(spans["code"], spans["timed"] + spans["counted"])
     timed = sum_by(_codes(windows, nodes), windows["calls"])
     return {code: begun[code] / n for code, n in timed.items() if n and begun.get(code)}
 
 
 def _time_scales(windows: Table, spans: Table, nodes: Nodes, kept: set[int]) -> dict[int, float]:
-    """By code, the time of all calls per time of those that were timed."""
+    """Return, by code, the time of all calls per time of the timed ones."""
     order = np.array(sorted(kept), np.int64)
     windows, begun = of_windows(windows, kept), grouped(of_windows(spans, kept), "code")
     seen = grouped({**windows, "code": _codes(windows, nodes)}, "code")
@@ -82,7 +78,7 @@ def _by_window(table: Table, name: str, order: Ints) -> Floats:
 
 
 def _call_ns(calls: Floats, ns: Floats) -> Floats:
-    """What a call took in each window; where too few were timed, in the nearest window that has enough, else in all."""
+    """Return the time per call in each window, or in the nearest window with enough timed calls, or in all windows."""
     enough = np.flatnonzero(calls >= LEAST_TIMED)
     if not len(enough):
         return np.full(len(calls), ns.sum() / calls.sum() if calls.sum() else 0.0)

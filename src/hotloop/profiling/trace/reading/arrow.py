@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -41,14 +40,7 @@ class Stream:
 def read_stream(
     path: Path, schema: pa.Schema, optional: frozenset[str] = frozenset(), budget: Budget | None = None
 ) -> Stream:
-    """Read a stream up to its last valid batch; a missing or empty file has none.
-
-    Args:
-        path: The file.
-        schema: What its columns must be.
-        optional: Names of columns that may be missing.
-        budget: What may be read of the run.
-    """
+    """Read a stream up to its last valid batch; a missing or empty file has none. `optional` columns may be missing."""
     batches: list[pa.RecordBatch] = []
     closed = False
     try:
@@ -188,7 +180,7 @@ def _read(data: bytes, at: int, form: str) -> int:
     return struct.unpack_from(form, data, at)[0]
 
 
-def column_numbers(column: pa.Array) -> NDArray[Any]:
+def column_numbers(column: pa.Array) -> NDArray[np.integer]:
     """Return a valid column of whole numbers without copying it; `to_numpy` would import pandas."""
     data = column.buffers()[1]
     kind = np.dtype(f"i{column.type.bit_width // 8}")

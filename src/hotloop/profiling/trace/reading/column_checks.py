@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hotloop.profiling.trace.build.columns import Ints, Table
+from hotloop.profiling.trace.build.columns import Table
 from hotloop.profiling.trace.build.histogram import BUCKETS, percentile_ns
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.arrow import Stream, column_numbers
@@ -28,9 +28,12 @@ SIGNED = Between(-limits.LARGEST, limits.LARGEST)
 PERCENT = Between(-1, 1_000)
 """-1 where the machine does not say."""
 SPECIAL = {
-    "window": INDEX, "thread": INDEX, "node": INDEX, "code": INDEX, "counter": INDEX, "stack": STACK,
-    "start_ns": CLOCK, "end_ns": CLOCK, "amount": SIGNED, "gpu_busy_percent": PERCENT, "grown_bytes": SIGNED,
-}  # fmt: skip
+    **dict.fromkeys(("window", "thread", "node", "code", "counter"), INDEX),
+    **dict.fromkeys(("start_ns", "end_ns"), CLOCK),
+    **dict.fromkeys(("amount", "grown_bytes"), SIGNED),
+    "stack": STACK,
+    "gpu_busy_percent": PERCENT,
+}
 """Columns that are not amounts from 0 on."""
 SUMMED = (AMOUNT, SIGNED)
 
@@ -117,14 +120,14 @@ def check_totals(stream: Stream) -> tuple[Totals, str]:
 class _Lists:
     """A column of lists."""
 
-    ends: Ints
-    values: Ints
+    ends: NDArray[np.integer]
+    values: NDArray[np.integer]
 
     @staticmethod
     def of(column: pa.Array) -> _Lists:
         return _Lists(column_numbers(column.offsets), column_numbers(column.values))
 
-    def at(self, row: int) -> Ints:
+    def at(self, row: int) -> NDArray[np.integer]:
         return self.values[self.ends[row] : self.ends[row + 1]]
 
 

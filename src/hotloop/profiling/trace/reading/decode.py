@@ -12,14 +12,17 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from functools import cache, partial
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
+from hotloop.json_types import Json, JsonObject
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.open_files import Malformed
 
 T = TypeVar("T")
-Decoder = Callable[[Any], Any]
+Decoder = Callable[[Json], Any]
+Hint: TypeAlias = Any
+"""A type as an annotation gives it: a class, a union, `Annotated[...]`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,7 @@ Cost = Annotated[float, Between(0, 1e12)]
 """Recording overhead of one call, in nanoseconds."""
 
 
-def decode(kind: type[T], content: Mapping[str, Any]) -> T:
+def decode(kind: type[T], content: JsonObject) -> T:
     """Return an object of a dataclass from a JSON object.
 
     Raises:
@@ -51,16 +54,16 @@ def decode(kind: type[T], content: Mapping[str, Any]) -> T:
 
 
 @cache
-def _dataclass_decoder(kind: type[Any]) -> Decoder:
+def _dataclass_decoder(kind: type) -> Decoder:
     hints = typing.get_type_hints(kind, include_extras=True)
     fields = [
         (each.name, _decoder(hints[each.name]), _is_required(each)) for each in dataclasses.fields(kind) if each.init
     ]
 
-    def read(content: Any) -> Any:
-        if type(content) is not dict:
+    def read(content: Json):
+        if not isinstance(content, dict):
             raise Malformed(f"{_shown(content)} stands where an object of {kind.__name__} is expected")
-        values: dict[str, Any] = {}
+        values = {}
         for name, field, required in fields:
             if name in content:
                 try:
@@ -74,129 +77,96 @@ def _dataclass_decoder(kind: type[Any]) -> Decoder:
     return read
 
 
-def _is_required(field: dataclasses.Field[Any]) -> bool:
+def _is_required(field: dataclasses.Field) -> bool:
     return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
 
 
 @cache
-def _decoder(hint: Any) -> Decoder:
+def _decoder(hint: Hint) -> Decoder:
     bounds: Between | None = None
     if typing.get_origin(hint) is Annotated:
         hint, bounds = typing.get_args(hint)
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         (inner,) = (each for each in arguments if each is not type(None))
-        return _optional(_decoder(inner))
+        return partial(_optional, _decoder(inner))
     if origin is Literal:
-        return _one_of(frozenset(arguments))
+        return partial(_one_of, frozenset(arguments))
     if origin is tuple and arguments[-1] is Ellipsis:
-        return _items(_decoder(arguments[0]), bounds or Between(0, limits.ROWS))
+        return partial(_items, _decoder(arguments[0]), bounds or Between(0, limits.ROWS))
     if origin is tuple:
-        return _row(tuple(map(_decoder, arguments)))
+        return partial(_row, tuple(map(_decoder, arguments)))
     if origin is Mapping:
-        return _mapping(_key_decoder(arguments[0]), _decoder(arguments[1]))
+        return partial(_mapping, None if arguments[0] is str else _decoder(arguments[0]), _decoder(arguments[1]))
     if hint is int:
-        return _whole(bounds or Between(-limits.LARGEST, limits.LARGEST))
+        return partial(_whole, bounds or Between(-limits.LARGEST, limits.LARGEST))
     if hint is float:
-        return _real(bounds or Between(-limits.LARGEST, limits.LARGEST))
+        return partial(_real, bounds or Between(-limits.LARGEST, limits.LARGEST))
     if hint in (str, bool):
-        return _exactly(hint)
+        return partial(_exactly, hint)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return _member(hint)
+        return partial(_member, hint, {each.value: each for each in hint})
     return _dataclass_decoder(hint)
 
 
-def _optional(decoder: Decoder) -> Decoder:
-    return lambda value: None if value is None else decoder(value)
+def _optional(decoder: Decoder, value: Json):
+    return None if value is None else decoder(value)
 
 
-def _exactly(kind: type) -> Decoder:
-    def read(value: Any) -> Any:
-        if type(value) is not kind:
-            raise Malformed(f"{_shown(value)} is not of type {kind.__name__}")
-        return value
-
-    return read
+def _exactly(kind: type, value: Json) -> Json:
+    if type(value) is not kind:
+        raise Malformed(f"{_shown(value)} is not of type {kind.__name__}")
+    return value
 
 
-def _one_of(known: frozenset[Any]) -> Decoder:
-    def read(value: Any) -> Any:
-        if type(value) is not str or value not in known:
-            raise Malformed(f"{_shown(value)} is none of {', '.join(sorted(known))}")
-        return value
-
-    return read
+def _one_of(known: frozenset[str], value: Json) -> str:
+    if not isinstance(value, str) or value not in known:
+        raise Malformed(f"{_shown(value)} is none of {', '.join(sorted(known))}")
+    return value
 
 
-def _member(kind: type[StrEnum]) -> Decoder:
-    known = {each.value: each for each in kind}
-
-    def read(value: Any) -> Any:
-        if type(value) is not str or value not in known:
-            raise Malformed(f"{_shown(value)} is no {kind.__name__.lower()}")
-        return known[value]
-
-    return read
+def _member(kind: type[StrEnum], known: Mapping[str, StrEnum], value: Json) -> StrEnum:
+    if not isinstance(value, str) or value not in known:
+        raise Malformed(f"{_shown(value)} is no {kind.__name__.lower()}")
+    return known[value]
 
 
-def _whole(bounds: Between) -> Decoder:
-    def read(value: Any) -> int:
-        if type(value) is not int or not bounds.least <= value <= bounds.most:
-            raise Malformed(f"{_shown(value)} is not a whole number from {bounds.least} to {bounds.most}")
-        return value
-
-    return read
+def _whole(bounds: Between, value: Json) -> int:
+    if type(value) is not int or not bounds.least <= value <= bounds.most:
+        raise Malformed(f"{_shown(value)} is not a whole number from {bounds.least} to {bounds.most}")
+    return value
 
 
-def _real(bounds: Between) -> Decoder:
-    def read(value: Any) -> float:
-        if type(value) not in (int, float) or not bounds.least <= value <= bounds.most:
-            raise Malformed(f"{_shown(value)} is not a number from {bounds.least} to {bounds.most}")
-        return float(value)
-
-    return read
+def _real(bounds: Between, value: Json) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not bounds.least <= value <= bounds.most:
+        raise Malformed(f"{_shown(value)} is not a number from {bounds.least} to {bounds.most}")
+    return float(value)
 
 
-def _items(item: Decoder, bounds: Between) -> Decoder:
-    def read(value: Any) -> tuple[Any, ...]:
-        if type(value) is not list or not bounds.least <= len(value) <= bounds.most:
-            raise Malformed(f"{_shown(value)} is not a list of {bounds.least} to {bounds.most} items")
-        return tuple(map(item, value))
-
-    return read
+def _items(item: Decoder, bounds: Between, value: Json) -> tuple:
+    if not isinstance(value, list) or not bounds.least <= len(value) <= bounds.most:
+        raise Malformed(f"{_shown(value)} is not a list of {bounds.least} to {bounds.most} items")
+    return tuple(map(item, value))
 
 
-def _row(items: tuple[Decoder, ...]) -> Decoder:
-    def read(value: Any) -> tuple[Any, ...]:
-        if type(value) is not list or len(value) != len(items):
-            raise Malformed(f"{_shown(value)} is not a list of {len(items)} items")
-        return tuple(item(each) for item, each in zip(items, value, strict=True))
-
-    return read
+def _row(items: tuple[Decoder, ...], value: Json) -> tuple:
+    if not isinstance(value, list) or len(value) != len(items):
+        raise Malformed(f"{_shown(value)} is not a list of {len(items)} items")
+    return tuple(item(each) for item, each in zip(items, value, strict=True))
 
 
-def _mapping(key: Decoder, item: Decoder) -> Decoder:
-    def read(value: Any) -> dict[Any, Any]:
-        if type(value) is not dict or len(value) > limits.ROWS:
-            raise Malformed(f"{_shown(value)} is not an object of at most {limits.ROWS} keys")
-        return {key(name): item(each) for name, each in value.items()}
-
-    return read
+def _mapping(key: Decoder | None, item: Decoder, value: Json) -> dict:
+    if not isinstance(value, dict) or len(value) > limits.ROWS:
+        raise Malformed(f"{_shown(value)} is not an object of at most {limits.ROWS} keys")
+    return {_number(name, key) if key else name: item(each) for name, each in value.items()}
 
 
-def _key_decoder(hint: Any) -> Decoder:
-    """Return what reads the keys of an object: JSON has numbers there only as text."""
-    if hint is str:
-        return lambda name: name
-    whole = _decoder(hint)
-
-    def read(name: str) -> int:
-        if not (name.isascii() and name.isdigit() and len(name) < 20):
-            raise Malformed(f"the key {_shown(name)} is not a whole number")
-        return whole(int(name))
-
-    return read
+def _number(key: str, decoder: Decoder) -> int:
+    """Return a number that is the key of an object: JSON has only text there."""
+    if not (key.isascii() and key.isdigit() and len(key) < 20):
+        raise Malformed(f"the key {_shown(key)} is not a whole number")
+    return decoder(int(key))
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Json) -> str:
     return repr(value)[:60] if isinstance(value, int | float | str | None) else f"a {type(value).__name__}"

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated
 
 from hotloop.hook_kinds import Hook
+from hotloop.json_types import JsonObject
 from hotloop.phases import Phase
 from hotloop.profiling.trace.model import Frame, Kind
 from hotloop.profiling.trace.reading import limits
@@ -34,6 +35,14 @@ class CounterName:
 
     code: Annotated[int, Between(0, (1 << 28) - 1)]
     name: str
+
+
+@dataclass(frozen=True, slots=True)
+class StackName:
+    """A stack, innermost first."""
+
+    id: Index
+    frames: Annotated[tuple[int, ...], Between(0, limits.STACK_FRAMES)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class NodeName:
     dark: bool = False
     """Whether it is time in which the spans below its parent were switched off."""
     evaluating: bool = False
-    """Whether it lies inside an evaluation; not written down, but found out."""
+    """Whether it is inside an evaluation. Not in the file, but derived."""
 
     @property
     def label(self) -> str:
@@ -100,14 +109,6 @@ class FrameName:
     own: bool
 
 
-@dataclass(frozen=True, slots=True)
-class StackName:
-    """A stack, innermost first."""
-
-    id: Index
-    frames: Annotated[tuple[int, ...], Between(0, limits.STACK_FRAMES)]
-
-
 Nodes = Mapping[int, Mapping[int, NodeName]]
 """The nodes of each thread by their ids."""
 
@@ -132,10 +133,15 @@ class Names:
         return next((code for code, name in self.counters.items() if name == counter), None)
 
 
-KINDS = {
-    "span": SpanName, "counter": CounterName, "thread": ThreadName, "node": NodeName, "frame": FrameName,
+Entry = SpanName | CounterName | ThreadName | NodeName | FrameName | StackName
+KINDS: dict[str, type[Entry]] = {
+    "span": SpanName,
+    "counter": CounterName,
+    "thread": ThreadName,
+    "node": NodeName,
+    "frame": FrameName,
     "stack": StackName,
-}  # fmt: skip
+}
 
 
 def code_of(known: Mapping[int, NodeName], node: int) -> int:
@@ -152,7 +158,7 @@ def steps_up(known: Mapping[int, NodeName]) -> int:
     return sum(depths.values())
 
 
-def index_names(entries: Iterable[Mapping[str, Any]]) -> tuple[Names, str]:
+def index_names(entries: Iterable[JsonObject]) -> tuple[Names, str]:
     """Return the names of a process, up to the first entry that is wrong, and what is wrong with it."""
     names = Names()
     adding = _Adding(names)
@@ -174,7 +180,7 @@ class _Adding:
         self._frames: dict[int, Frame] = {}
         self._depths: dict[tuple[int, int], int] = {}
 
-    def add(self, entry: Any) -> None:
+    def add(self, entry: Entry) -> None:
         """Add one. What is beyond the limits is left out: rows that refer to it are ignored."""
         names = self._names
         match entry:

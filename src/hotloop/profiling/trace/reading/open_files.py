@@ -38,17 +38,12 @@ class Budget:
 
 
 def read_bytes(path: Path, limit: int, folder: int | None = None) -> bytes | None:
-    """Return a file's content, None if there is no such file.
+    """Return a file's content, None if there is no such file. The path may be relative to a folder's descriptor.
 
-    A pipe in its place would block, and a device has no end: both are refused before they are opened.
-
-    Args:
-        path: The file.
-        limit: Bytes that it may have.
-        folder: Descriptor of the folder that the path starts from, if not from the current one.
+    A pipe would block and a device has no end, so neither is opened.
 
     Raises:
-        Malformed: It is no regular file, is larger than the limit, or cannot be read.
+        Malformed: It is not a regular file, has more bytes than the limit, or cannot be read.
     """
     try:
         return read_regular(path, limit, folder=folder, follow=True)

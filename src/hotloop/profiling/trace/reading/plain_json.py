@@ -9,15 +9,16 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
+from hotloop.json_types import Json
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed, read_bytes
 
 LARGEST_INT = 1 << 63
 
 
-def read_json(path: Path, budget: Budget | None = None, limit: int = limits.JSON_BYTES) -> dict[str, Any] | None:
+def read_json(path: Path, budget: Budget | None = None, limit: int = limits.JSON_BYTES) -> dict[str, Json] | None:
     """Read a file that holds one JSON object; None if there is no such file.
 
     Raises:
@@ -31,7 +32,7 @@ def read_json(path: Path, budget: Budget | None = None, limit: int = limits.JSON
     return parse_object(data)
 
 
-def parse_object(data: bytes) -> dict[str, Any]:
+def parse_object(data: bytes) -> dict[str, Json]:
     """Return the JSON object in a text, checked.
 
     Raises:
@@ -45,7 +46,7 @@ def parse_object(data: bytes) -> dict[str, Any]:
         raise Malformed(f"it is not valid JSON ({_first_line(error)})") from error
     if not isinstance(content, dict):
         raise Malformed(f"it holds {type(content).__name__}, not a JSON object")
-    return _checked(content, 0)
+    return _checked_object(content, 0)
 
 
 def _refuse_constant(name: str) -> NoReturn:
@@ -56,22 +57,25 @@ def _first_line(error: Exception) -> str:
     return str(error).partition("\n")[0][:200]
 
 
-def _checked(value: Any, depth: int) -> Any:
-    kind = type(value)
-    if kind is str:
+def _checked_object(content: dict[str, Json], depth: int) -> dict[str, Json]:
+    if depth >= limits.JSON_DEPTH:
+        raise Malformed("its JSON is nested too deep")
+    return {encodable(name): _checked(each, depth + 1) for name, each in content.items()}
+
+
+def _checked(value: Json, depth: int) -> Json:
+    if isinstance(value, str):
         return encodable(value)
-    if kind is int:
-        if not -LARGEST_INT <= value < LARGEST_INT:
-            raise Malformed("it holds a number of more than 64 bits")
-    elif kind is float:
-        if not math.isfinite(value):
-            raise Malformed("it holds a number that is not finite")
-    elif kind is dict or kind is list:
+    if isinstance(value, dict):
+        return _checked_object(value, depth)
+    if isinstance(value, list):
         if depth >= limits.JSON_DEPTH:
             raise Malformed("its JSON is nested too deep")
-        if kind is list:
-            return [_checked(each, depth + 1) for each in value]
-        return {encodable(name): _checked(each, depth + 1) for name, each in value.items()}
+        return [_checked(each, depth + 1) for each in value]
+    if isinstance(value, int) and not -LARGEST_INT <= value < LARGEST_INT:
+        raise Malformed("it holds a number of more than 64 bits")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise Malformed("it holds a number that is not finite")
     return value
 
 

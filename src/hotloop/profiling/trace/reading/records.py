@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from hotloop.profiling.trace.host import Host
-from hotloop.profiling.trace.printed_timings import Claim, LayerWork
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.decode import Amount, Between, Clock, Cost, Count, Index, UnixNs
 
@@ -46,7 +45,6 @@ class Torch:
     """Torch's settings, in `run.json`."""
 
     threads: Index | None = None
-    interop_threads: Index | None = None
     set_at: Place | None = None
     gradients_dropped_at: Place | None = None
 
@@ -77,7 +75,6 @@ class Manifest:
     versions: Mapping[str, str] | None = None
     torch: Torch | None = None
     exit_code: int | None = None
-    ended_unix_ns: UnixNs | None = None
     seconds: Amount | None = None
     recorder_failed: str = ""
     counts_before: Mapping[str, Count] = field(default_factory=dict)
@@ -115,15 +112,6 @@ class StateRecord:
     counter_events: Count = 0
     tally_events: Count = 0
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimsRecord:
-    """`claims.json`."""
-
-    claims: tuple[Claim, ...] = ()
-    layers: tuple[LayerWork, ...] = ()
-    failed: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,14 @@ unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
 from hotloop.errors import RunNotFound, RunUnreadable
+from hotloop.json_types import JsonObject
 from hotloop.profiling.trace import stream_store
 from hotloop.profiling.trace.build.columns import Table
 from hotloop.profiling.trace.deep import LookFiles
@@ -26,7 +26,8 @@ from hotloop.profiling.trace.reading.names import Names, index_names, steps_up
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed
 from hotloop.profiling.trace.reading.plain_json import read_json
 from hotloop.profiling.trace.reading.records import (
-    ClaimsRecord,
+    CallRecord,
+    LayerRecord,
     LayersRecord,
     LookRecord,
     Manifest,
@@ -60,7 +61,7 @@ class ProcessParts:
     """Offset that was added to its clock to get the main process's clock."""
 
 
-def read_manifest(path: Path) -> tuple[Manifest, Mapping[str, Any]]:
+def read_manifest(path: Path) -> tuple[Manifest, JsonObject]:
     """Return a run's manifest, and all that `run.json` says as plain JSON.
 
     Raises:
@@ -102,15 +103,17 @@ def read_record(kind: type[T], path: Path, budget: Budget | None = None) -> T | 
     if content is None:
         return None
     record = decode(kind, content)
-    for rows in (getattr(record, name, ()) for name in ("tree", "layers")):
-        _require_parents_first(rows)
+    if isinstance(record, LookRecord):
+        _require_parents_first(record.tree)
+    elif isinstance(record, LayersRecord):
+        _require_parents_first(record.layers)
     return record
 
 
-def _require_parents_first(rows: tuple[Any, ...]) -> None:
+def _require_parents_first(rows: tuple[CallRecord, ...] | tuple[LayerRecord, ...]) -> None:
     """Raise if a row comes before its parent: walking such a tree might not end."""
     for i, row in enumerate(rows):
-        if getattr(row, "parent", -1) >= i:
+        if row.parent >= i:
             raise Malformed(f"row {i} has a parent after it")
 
 
@@ -150,13 +153,9 @@ def _lacks_names(windows: Table, names: Names) -> bool:
 
 
 def read_table(folder: Path, name: str, ended: bool, budget: Budget | None = None) -> tuple[Table, str]:
-    """Return a table up to its first row that cannot be, and what could not be read of it.
+    """Return a table up to its first invalid row, and what is wrong with the rest.
 
-    Args:
-        folder: The process.
-        name: The table.
-        ended: Whether the process has ended its streams: one without an end was cut.
-        budget: What may be read of the run.
+    If the process has `ended`, a stream without an end was truncated.
     """
     file = stream_store.read_file(folder, name, budget)
     table, problem = check_table(file)
@@ -169,7 +168,7 @@ def read_table(folder: Path, name: str, ended: bool, budget: Budget | None = Non
 
 def read_claims(run: Path, budget: Budget | None = None) -> tuple[Claims, list[str]]:
     """Return the timings printed by all processes of a run, and what could not be read."""
-    found, damage = read_records(ClaimsRecord, run, "claims.json", budget)
+    found, damage = read_records(Claims, run, "claims.json", budget)
     claims = tuple(each for record in found for each in record.claims)
     layers = tuple(each for record in found for each in record.layers)
     return Claims(claims, layers, next((each.failed for each in found if each.failed), "")), damage
@@ -180,12 +179,8 @@ def read_looks(run: Path, budget: Budget | None = None) -> tuple[LookFiles, list
     functions, wrong = read_records(LookRecord, run, "functions.json", budget)
     operators, too = read_records(LookRecord, run, "operators.json", budget)
     layers, also = read_records(LayersRecord, run, "layers.json", budget)
-    files = LookFiles(_first(functions), _first(operators), _first(layers))
+    files = LookFiles(next(iter(functions), None), next(iter(operators), None), next(iter(layers), None))
     return files, [*wrong, *too, *also]
-
-
-def _first(records: list[T]) -> T | None:
-    return records[0] if records else None
 
 
 def read_records(kind: type[T], run: Path, name: str, budget: Budget | None = None) -> tuple[list[T], list[str]]:

@@ -10,15 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hotloop.phases import Phase
-from hotloop.profiling.trace.build.columns import grouped, none_of
+from hotloop.profiling.trace.build.columns import Ints, grouped, none_of
 from hotloop.profiling.trace.model import Process, RecordedThread, Trace
 from hotloop.profiling.trace.reading.open_files import Budget
 from hotloop.profiling.trace.reading.run_files import read_table
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +54,7 @@ def wall_clock_offset_ns(trace: Trace) -> int:
     """Return the offset from the run's clock to Unix time."""
     if trace.unix_offset_ns is not None:
         return trace.unix_offset_ns
-    return int(trace.manifest.get("started_unix_ns", 0)) - (trace.loop_start_ns - trace.startup_ns)
+    return trace.settings.started_unix_ns - (trace.loop_start_ns - trace.startup_ns)
 
 
 def _read_process(run: Path, process: Process, budget: Budget) -> list[ThreadStream]:

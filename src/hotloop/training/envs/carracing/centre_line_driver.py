@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,7 @@ AIM, TOP_SPEED, MIN_SPEED, BRAKING = 1, 90.0, 45.0, 150.0
 """The point ahead to steer for; speeds on a straight and in the sharpest bend; reduction in m/s per radian of bend."""
 
 
-def drive(numbers: NDArray[Any]) -> NDArray[np.float32]:
+def drive(numbers: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return steer, gas and brake, float32 [3], for a `vector` observation, float32 [36]."""
     ahead = np.asarray(numbers[16:], np.float64).reshape(LOOK_AHEAD, 2) * UNIT
     bearings = [math.atan2(x, y) for x, y in ahead]

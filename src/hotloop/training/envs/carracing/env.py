@@ -13,13 +13,16 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.spans import span
 from hotloop.training.envs.carracing.config import ACTION_FORMS, CarRacingConfig
+from hotloop.training.envs.gym_types import Info, Observations
 from hotloop.training.envs.validate import build_config, check_render_mode
 
-Array = NDArray[Any]
+Action = np.ndarray | np.integer | int
+"""Two or three numbers, or the number of a discrete action."""
+
 RENDER_MODES = ("rgb_array",)
 
 
-class CarRacingEnv(gymnasium.Env[Array, Any]):
+class CarRacingEnv(gymnasium.Env[np.ndarray, Action]):
     """One car on one track. Track and physics are those of Gymnasium's CarRacing-v3 with the same seed.
 
     Observations are single frames in newly allocated arrays. Stacking is left to the replay buffer, which then stores
@@ -31,7 +34,7 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
             action_repeat, max_frames, patience, lap_complete_percent, domain_randomize.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012 as Gymnasium has it
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 50}  # noqa: RUF012 as Gymnasium has it
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
         self.config = build_config("CarRacing", CarRacingConfig, options)
@@ -49,7 +52,7 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
         self._over: bool | None = None
         self._physics, self._drawing = span("env.physics"), span("env.render")
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observations, Info]:
         """Start an episode on a new track; without a seed the random stream continues.
 
         Args:
@@ -63,7 +66,7 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
         self._over = False
         return self._observer.observe(), self._info()
 
-    def step(self, action: Any) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: Action) -> tuple[Observations, float, bool, bool, Info]:
         """Drive for `action_repeat` frames, fewer if the episode ends; the reward is their sum.
 
         Returns:
@@ -87,11 +90,13 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
             observation = self._observer.observe()
         return observation, reward, terminated, truncated, self._info() | game_info
 
-    def render(self) -> Any:
+    def render(self) -> NDArray[np.uint8] | None:
         """Return Gymnasium's own picture, uint8 [400, 600, 3], or None without a render mode."""
         if self.render_mode is None or self._over is None:
             return None
-        return self._game.render()
+        picture = self._game.render()
+        assert isinstance(picture, np.ndarray)
+        return picture
 
     def close(self) -> None:
         """Close the game."""
@@ -103,15 +108,15 @@ class CarRacingEnv(gymnasium.Env[Array, Any]):
             self._tiles, self._last_tile = self._game.tile_visited_count, self._frames
         return 0 < self.config.patience <= self._frames - self._last_tile
 
-    def _info(self) -> dict[str, Any]:
+    def _info(self) -> Info:
         return {"frames": self._frames, "tiles": self._game.tile_visited_count}
 
-    def _to_control(self, action: Any) -> Any:
+    def _to_control(self, action: Action) -> NDArray[np.float64] | int:
         """Convert an action of this form to one of Gymnasium's game."""
         if self._numbers == 0:
             if not self.action_space.contains(action):
                 raise HotloopError(f"action is {action!r}: give a whole number from 0 to 4")
-            return action
+            return int(action)
         # Plain floats: numpy's clip of three numbers would take as long as everything else here.
         numbers = np.asarray(action, np.float64).tolist()
         if not isinstance(numbers, list) or len(numbers) != self._numbers or not all(map(math.isfinite, numbers)):
@@ -128,7 +133,7 @@ def observation_space(config: CarRacingConfig) -> spaces.Box:
     return spaces.Box(0, 255, config.observation_shape, np.uint8)
 
 
-def action_space(config: CarRacingConfig) -> spaces.Space[Any]:
+def action_space(config: CarRacingConfig) -> spaces.Discrete | spaces.Box:
     """Return the action space of one car."""
     if config.action_form == "discrete":
         return spaces.Discrete(ACTION_FORMS["discrete"])

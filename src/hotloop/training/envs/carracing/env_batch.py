@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import asdict
+from typing import NamedTuple
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
 from hotloop.training.envs.carracing.config import CarRacingConfig
 from hotloop.training.envs.carracing.env import CarRacingEnv, action_space, observation_space
+from hotloop.training.envs.gym_types import Info
 from hotloop.training.shared_memory import Field
 
 FRAMES_ROW, TILES_ROW, LAP_ROW = range(3)
@@ -60,7 +62,7 @@ class EnvBatch:
     """Cars number `first` up to `last` of a vector environment.
 
     Args:
-        options: The fields of `CarRacingConfig`.
+        config: Options of each car.
         arrays: Holds the actions, and receives the results.
         first: Index of the first car.
         last: Index after the last car.
@@ -70,18 +72,18 @@ class EnvBatch:
 
     def __init__(
         self,
-        options: dict[str, Any],
+        config: CarRacingConfig,
         arrays: SharedArrays,
         first: int,
         last: int,
         autoreset: AutoresetMode,
         render_mode: str | None = None,
     ) -> None:
-        self.cars = [CarRacingEnv(render_mode=render_mode, **options) for _ in range(first, last)]
+        self.cars = [CarRacingEnv(render_mode=render_mode, **asdict(config)) for _ in range(first, last)]
         self._arrays, self._first, self._autoreset = arrays, first, autoreset
         self._over = [False] * len(self.cars)
 
-    def reset(self, seeds: Sequence[int | None], mask: Sequence[bool], options: dict[str, Any] | None = None) -> None:
+    def reset(self, seeds: Sequence[int | None], mask: Sequence[bool], options: Info | None = None) -> None:
         """Start an episode of the cars selected by `mask`. `seeds` has an entry for every car, which may be None."""
         for k, car in enumerate(self.cars):
             if mask[k]:
@@ -113,9 +115,7 @@ class EnvBatch:
         for car in self.cars:
             car.close()
 
-    def _start_episode(
-        self, k: int, car: CarRacingEnv, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> None:
+    def _start_episode(self, k: int, car: CarRacingEnv, seed: int | None = None, options: Info | None = None) -> None:
         i = self._first + k
         self._arrays.observations[i], info = car.reset(seed=seed, options=options)
         _write_info(self._arrays.info, i, info)
@@ -126,6 +126,6 @@ class EnvBatch:
         arrays.rewards[i], arrays.terminated[i], arrays.truncated[i] = reward, terminated, truncated
 
 
-def _write_info(rows: np.ndarray, i: int, info: dict[str, Any]) -> None:
+def _write_info(rows: np.ndarray, i: int, info: Info) -> None:
     rows[FRAMES_ROW, i], rows[TILES_ROW, i] = info["frames"], info["tiles"]
     rows[LAP_ROW, i] = info.get("lap_finished", NO_LAP)

@@ -7,32 +7,14 @@ they are missing, it raises an error that says how to install them.
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 from numpy.typing import NDArray
 
 from hotloop.errors import DependencyMissing
-from hotloop.training.envs.carracing.memory_layout import (
-    CAR_NUMBERS,
-    COLOURS,
-    FRONT_BAR,
-    GRASS,
-    GROUND,
-    HULL,
-    KERB_RED,
-    KERB_WHITE,
-    REAR_BAR,
-    RIM,
-    ROAD,
-    SPEED_BAR,
-    STEER_BAR,
-    YAW_BAR,
-    CarShape,
-    Field,
-    Scene,
-)
+from hotloop.training.envs.carracing import memory_layout as layout
+from hotloop.training.envs.carracing.memory_layout import CarShape, Field, Scene
 
 # Otherwise importing pygame prints a line to stdout, which would corrupt JSON output.
 os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
@@ -44,9 +26,7 @@ except (DependencyNotInstalled, ImportError) as missing:
         'pip install "hotloop[carracing]"'
     ) from None
 
-Array = NDArray[Any]
 FIELD = Field(half=car_racing.PLAYFIELD, square=car_racing.GRASS_DIM)
-KERB_WIDTH = car_racing.BORDER
 HULL_COLOUR = (204, 0, 0)
 SHRINKING_LOSS = 2
 """The official picture's colours are darker by this much, as its scaling from 1000×800 to 96×96 rounds down twice."""
@@ -64,14 +44,14 @@ class Game(car_racing.CarRacing):
 
     displayed_score = 0.0
 
-    def _render(self, mode: str) -> Any:
+    def _render(self, mode: str) -> NDArray[np.uint8] | bool | None:
         if mode != "state_pixels":
             return super()._render(mode)
         self.displayed_score = self.reward
         return None
 
 
-def read_track(game: Game) -> Array:
+def read_track(game: Game) -> NDArray[np.float64]:
     """Return the centre line, float64 [T, 3]: x, y and the angle of the normal to the right."""
     return np.array([(x, y, beta) for _, beta, x, y in game.track])
 
@@ -91,10 +71,10 @@ def read_scene(game: Game) -> Scene:
     for _, colour in game.road_poly:
         if isinstance(colour, tuple):
             tiles.append(-1)
-            colours.append(KERB_WHITE if colour[1] else KERB_RED)
+            colours.append(layout.KERB_WHITE if colour[1] else layout.KERB_RED)
         else:
             tiles.append(count)
-            colours.append(ROAD + count % 3)
+            colours.append(layout.ROAD + count % 3)
             count += 1
     for tile, own in zip(game.road, shades, strict=True):
         tile.color = own
@@ -130,7 +110,7 @@ def read_shape(game: Game) -> CarShape:
     )
 
 
-def read_car(game: Game, into: Array) -> None:
+def read_car(game: Game, into: NDArray[np.float64]) -> None:
     """Write the numbers of the car into float64 [32]; `memory_layout` defines them."""
     car = game.car
     assert car is not None
@@ -143,21 +123,21 @@ def read_car(game: Game, into: Array) -> None:
     into[:] = numbers
 
 
-def new_car() -> Array:
+def new_car() -> NDArray[np.float64]:
     """Allocate the numbers of a car."""
-    return np.zeros(CAR_NUMBERS)
+    return np.zeros(layout.CAR_NUMBERS)
 
 
-def palette_of(game: Game, channels: int) -> Array:
+def palette_of(game: Game, channels: int) -> NDArray[np.uint8]:
     """Return the colours by number, uint8 [17, C], as they appear in the official picture."""
-    colours = np.zeros((COLOURS, 3))
-    colours[GROUND], colours[GRASS] = game.bg_color, game.grass_color
+    colours = np.zeros((layout.COLOURS, 3))
+    colours[layout.GROUND], colours[layout.GRASS] = game.bg_color, game.grass_color
     for shade in range(3):
-        colours[ROAD + shade] = np.floor(game.road_color + 0.01 * shade * 255)
-    colours[KERB_WHITE], colours[KERB_RED] = 255, (255, 0, 0)
-    colours[RIM], colours[HULL] = car_dynamics.WHEEL_WHITE, HULL_COLOUR
-    colours[SPEED_BAR], colours[FRONT_BAR], colours[REAR_BAR] = 255, (0, 0, 255), (51, 0, 255)
-    colours[STEER_BAR], colours[YAW_BAR] = (0, 255, 0), (255, 0, 0)
+        colours[layout.ROAD + shade] = np.floor(game.road_color + 0.01 * shade * 255)
+    colours[layout.KERB_WHITE], colours[layout.KERB_RED] = 255, (255, 0, 0)
+    colours[layout.RIM], colours[layout.HULL] = car_dynamics.WHEEL_WHITE, HULL_COLOUR
+    colours[layout.SPEED_BAR], colours[layout.FRONT_BAR], colours[layout.REAR_BAR] = 255, (0, 0, 255), (51, 0, 255)
+    colours[layout.STEER_BAR], colours[layout.YAW_BAR] = (0, 255, 0), (255, 0, 0)
     colours = np.maximum(np.floor(colours) - SHRINKING_LOSS, 0)
     if channels == 1:
         colours = (colours @ GREY)[:, None] + 0.5

@@ -37,13 +37,10 @@ WHEEL_X, WHEEL_Y, WHEEL_ANGLE, WHEEL_PHASE, WHEEL_SPEED, WHEEL_ON_ROAD = range(W
 
 CAR_NUMBERS = WHEELS + 4 * WHEEL_NUMBERS
 
-(
-    NOTHING, GROUND, GRASS, ROAD, ROAD_1, ROAD_2, KERB_WHITE, KERB_RED, TYRE, RIM, HULL,
-    STRIP, SPEED_BAR, FRONT_BAR, REAR_BAR, STEER_BAR, YAW_BAR,
-) = range(17)  # fmt: skip
-"""Colour numbers. Pictures are drawn with one such byte per sample and coloured at the end."""
-
 COLOURS = 17
+NOTHING, GROUND, GRASS, ROAD, ROAD_1, ROAD_2, KERB_WHITE, KERB_RED, TYRE, RIM, HULL = range(11)
+STRIP, SPEED_BAR, FRONT_BAR, REAR_BAR, STEER_BAR, YAW_BAR = range(11, COLOURS)
+"""Colour numbers. Pictures are drawn with one such byte per sample and coloured at the end."""
 
 LOOK_AHEAD, LOOK_AHEAD_TILES = 10, 2
 """Number of centre line points ahead in the `vector` state, and the tiles (of 3.5 m) between two of them."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from hotloop.training.envs.carracing import kernels, score_digits
 from hotloop.training.envs.carracing.config import COLOURINGS, CarRacingConfig
@@ -20,8 +17,7 @@ from hotloop.training.envs.carracing.game import (
     read_track,
 )
 from hotloop.training.envs.carracing.memory_layout import VECTOR_NUMBERS, Brush, View
-
-Array = NDArray[Any]
+from hotloop.training.envs.gym_types import Observations
 
 
 def new_game(config: CarRacingConfig, render_mode: str | None = None) -> Game:
@@ -57,7 +53,7 @@ class Observer:
             self._world = (FIELD, read_scene(self._game), read_shape(self._game))
             self._palette = palette_of(self._game, self._channels)
 
-    def observe(self) -> Array:
+    def observe(self) -> Observations:
         """Return uint8 [S, S] or [S, S, 3], or float32 [36]."""
         read_car(self._game, self._car)
         if self._config.state == "vector":

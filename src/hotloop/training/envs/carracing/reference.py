@@ -6,7 +6,7 @@ Where a result depends on the order of floating-point operations, the order is t
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -80,7 +80,7 @@ class Camera:
             self.middle[1] + dx * (self.sin * self.down) + dy * (-self.cos * self.down),
         )
 
-    def polygon(self, points: Any) -> Polygon:
+    def polygon(self, points: Iterable[Sequence[float]]) -> Polygon:
         """Return all points of a polygon."""
         return [self.place(float(x), float(y)) for x, y in points]
 
@@ -90,7 +90,7 @@ def square(x: float, y: float, side: float) -> Polygon:
     return [(x, y), (x + side, y), (x + side, y + side), (x, y + side)]
 
 
-def on_body(x: float, y: float, angle: float, points: Any) -> Polygon:
+def on_body(x: float, y: float, angle: float, points: Iterable[Sequence[float]]) -> Polygon:
     """Return points of a body, in the world."""
     c, s = math.cos(angle), math.sin(angle)
     return [(x + c * px - s * py, y + s * px + c * py) for px, py in points]

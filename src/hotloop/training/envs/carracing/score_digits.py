@@ -9,14 +9,12 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.training.envs.carracing.memory_layout import WINDOW_H, WINDOW_W
 
-Array = NDArray[Any]
 GLYPHS = "-0123456789"
 POINTS = 42
 MIDDLE_X, MIDDLE_Y = 60, WINDOW_H - WINDOW_H * 2.5 / 40
@@ -25,14 +23,14 @@ LOSS = 2
 
 
 @functools.cache
-def glyphs() -> tuple[dict[str, Array], dict[str, int]]:
+def glyphs() -> tuple[dict[str, NDArray[np.float64]], dict[str, int]]:
     """Return each glyph's picture, float64 [H, W] from 0 to 255, and the horizontal advance for each pair of glyphs."""
     import pygame
 
     pygame.font.init()
     font = pygame.font.Font(pygame.font.get_default_font(), POINTS)
 
-    def show(text: str) -> Array:
+    def show(text: str) -> NDArray[np.float64]:
         surface = font.render(text, True, (255, 255, 255), (0, 0, 0))
         return pygame.surfarray.array3d(surface)[:, :, 0].T.astype(np.float64)
 
@@ -41,7 +39,7 @@ def glyphs() -> tuple[dict[str, Array], dict[str, int]]:
     return pictures, steps
 
 
-def write(text: str) -> Array:
+def write(text: str) -> NDArray[np.float64]:
     """Return a picture of digits and signs, float64 [H, W] from 0 to 255, in pixels of the window."""
     pictures, steps = glyphs()
     begins = [0]
@@ -56,7 +54,7 @@ def write(text: str) -> Array:
     return page
 
 
-def shrink(length: int, first: float, pixel: float) -> tuple[int, Array]:
+def shrink(length: int, first: float, pixel: float) -> tuple[int, NDArray[np.float64]]:
     """Scale a range of window pixels: return the first picture pixel it covers and the weights, float64 [P, length].
 
     Args:
@@ -71,7 +69,7 @@ def shrink(length: int, first: float, pixel: float) -> tuple[int, Array]:
 
 
 @functools.lru_cache(maxsize=4096)
-def stamp(score: int, size: int) -> tuple[int, int, Array]:
+def stamp(score: int, size: int) -> tuple[int, int, NDArray[np.uint8]]:
     """Return row and column of the score and its pixels, uint8 [H, W], for a picture of `size` × `size`."""
     text = write(f"{score:04d}")
     height, width = text.shape

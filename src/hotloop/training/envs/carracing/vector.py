@@ -33,7 +33,8 @@ from hotloop.training.envs.carracing.env_batch import (
     SharedArrays,
     shared_fields,
 )
-from hotloop.training.envs.carracing.workers import STEP, Worker, WorkerDied
+from hotloop.training.envs.carracing.workers import STEP, Job, Worker, WorkerDied
+from hotloop.training.envs.gym_types import Flags, Info, LaneValues, Observations, StepResult
 from hotloop.training.envs.kernel_vector import lane_info
 from hotloop.training.envs.validate import (
     at_least_one,
@@ -44,11 +45,10 @@ from hotloop.training.envs.validate import (
 )
 from hotloop.training.shared_memory import allocate
 
-Array = NDArray[Any]
-StepResult = tuple[Array, Array, Array, Array, dict[str, Any]]
+Actions = NDArray[np.floating | np.integer]
 
 
-class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
+class CarRacingVectorEnv(VectorEnv[Observations, Actions, LaneValues]):
     """N cars, each on its own track.
 
     By default a car whose episode ends is reset in the same step (`autoreset_mode`). The step's `info` then has
@@ -93,23 +93,23 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self.workers = _count_workers(workers, self.num_envs, render_mode)
         self._over = np.zeros(self.num_envs, np.bool_)
         self._was_reset = self._stepping = False
-        self._last: Array | None = None
+        self._last: Observations | None = None
         self._batch: EnvBatch | None = None
         self._workers: list[Worker] = []
         self._waiting = span("env.wait", Phase.WAIT)
         self._block = allocate(shared_fields(self.config, self.num_envs), "shared" if self.workers else "memory")
         self._arrays = SharedArrays(**self._block.arrays)
         if self.workers:
-            self._start(options, recorded)
+            self._start(recorded)
         else:
-            self._batch = EnvBatch(options, self._arrays, 0, self.num_envs, self.autoreset_mode, render_mode)
+            self._batch = EnvBatch(self.config, self._arrays, 0, self.num_envs, self.autoreset_mode, render_mode)
 
     def reset(
         self,
         *,
         seed: int | Sequence[int] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[Array, dict[str, Any]]:
+        options: Info | None = None,
+    ) -> tuple[Observations, Info]:
         """Start an episode of every car, or only where `options={"reset_mask": bool [N]}` is true.
 
         Args:
@@ -129,7 +129,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self._last = self._arrays.observations.copy()
         return self._last, _info(self._arrays.info)
 
-    def step(self, actions: Array) -> StepResult:
+    def step(self, actions: Actions) -> StepResult:
         """Drive every car; see `CarRacingEnv.step`.
 
         Args:
@@ -141,7 +141,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self.send(actions)
         return self.receive()
 
-    def send(self, actions: Array) -> None:
+    def send(self, actions: Actions) -> None:
         """Start a step. Without workers it is completed at once."""
         self._arrays.actions[:] = self._check_actions(actions)
         self._stepping = True
@@ -189,18 +189,13 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         self._block.arrays.clear()
         self._arrays, self._was_reset = SharedArrays(*[np.empty(0)] * len(SharedArrays._fields)), False
 
-    def _start(self, options: dict[str, Any], recorded: bool) -> None:
+    def _start(self, recorded: bool) -> None:
         bounds = [self.num_envs * k // self.workers for k in range(self.workers + 1)]
-        shared = {
-            "options": options,
-            "path": str(self._block.path),
-            "count": self.num_envs,
-            "autoreset": self.autoreset_mode.value,
-            "render_mode": None,
-        }
+        path = str(self._block.path)
         try:
             for first, last in itertools.pairwise(bounds):
-                self._workers.append(Worker(shared | {"first": first, "last": last}, recorded))
+                job = Job(self.config, path, self.num_envs, first, last, self.autoreset_mode.value)
+                self._workers.append(Worker(job, recorded))
             for worker in self._workers:
                 worker.receive()
         except HotloopError:
@@ -213,8 +208,7 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         old, arrays, last = self._workers[k], self._arrays, self._last
         assert last is not None
         old.close()
-        own = slice(old.job["first"], old.job["last"])
-        cars = old.job["last"] - old.job["first"]
+        own, cars = slice(old.job.first, old.job.last), old.job.last - old.job.first
         arrays.final_observations[own], arrays.final_info[:, own] = last[own], arrays.info[:, own]
         self._workers[k] = new = Worker(old.job, old.recorded)
         new.receive()
@@ -222,16 +216,16 @@ class CarRacingVectorEnv(VectorEnv[Array, Array, Array]):
         new.receive()
         arrays.truncated[own] = True
 
-    def _reset(self, seeds: Sequence[int | None], mask: list[bool], options: dict[str, Any] | None) -> None:
+    def _reset(self, seeds: Sequence[int | None], mask: list[bool], options: Info | None) -> None:
         if self._batch is not None:
             self._batch.reset(seeds, mask, options)
         for worker in self._workers:
-            own = slice(worker.job["first"], worker.job["last"])
+            own = slice(worker.job.first, worker.job.last)
             worker.reset(list(seeds[own]), mask[own], options)
         for worker in self._workers:
             worker.receive()
 
-    def _check_actions(self, actions: Array) -> Array:
+    def _check_actions(self, actions: Actions) -> Actions:
         actions = np.asarray(actions)
         shape, discrete = self.action_space.shape, isinstance(self.single_action_space, spaces.Discrete)
         right_kind = actions.dtype.kind in ("iu" if discrete else "fiu")
@@ -273,11 +267,11 @@ def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _info(rows: Array, known: Array | None = None) -> dict[str, Any]:
+def _info(rows: NDArray[np.int32], known: Flags | None = None) -> Info:
     mask = np.ones(rows.shape[1], np.bool_) if known is None else known
     info = lane_info(("frames", "tiles"), (rows[FRAMES_ROW].copy(), rows[TILES_ROW].copy()), mask)
     return info if known is None else info | _lap(rows[LAP_ROW], known)
 
 
-def _lap(row: Array, over: Array) -> dict[str, Any]:
+def _lap(row: NDArray[np.int32], over: Flags) -> Info:
     return {"lap_finished": row == 1, "_lap_finished": over & (row != NO_LAP)}

@@ -10,9 +10,9 @@ import json
 import os
 import socket
 import subprocess
+from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
@@ -21,6 +21,7 @@ from hotloop.phases import Phase
 from hotloop.spans import registry, span
 from hotloop.training.envs.carracing.config import CarRacingConfig
 from hotloop.training.envs.carracing.env_batch import EnvBatch, SharedArrays, shared_fields
+from hotloop.training.envs.gym_types import Info
 from hotloop.training.shared_memory import attach
 from hotloop.training.worker_process import start_worker
 
@@ -33,16 +34,31 @@ class WorkerDied(HotloopError):
     """A worker process ended unexpectedly."""
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """The cars that a worker steps."""
+
+    config: CarRacingConfig
+    path: str
+    """File of the shared memory."""
+    count: int
+    """Number of all cars."""
+    first: int
+    last: int
+    """Its cars are number `first` up to `last`."""
+    autoreset: str
+    """Value of Gymnasium's `AutoresetMode`."""
+
+
 class Worker:
     """Handle of a worker process, for the process that started it.
 
     Args:
-        job: The cars to step: `options`, `path` of the shared memory, `count` of all cars, `first`, `last`,
-            `autoreset`, `render_mode`.
+        job: The cars to step.
         recorded: Whether it records itself into this process's run, if there is one.
     """
 
-    def __init__(self, job: dict[str, Any], recorded: bool = False) -> None:
+    def __init__(self, job: Job, recorded: bool = False) -> None:
         self.job = job
         self.recorded = recorded
         ours, theirs = socket.socketpair()
@@ -52,7 +68,7 @@ class Worker:
                 program = registry.child_program + program
             self._process = start_worker(program, pass_fds=[theirs.fileno()], env=os.environ | ONE_THREAD)
         self._connection = Connection(ours.detach())
-        self.send(json.dumps(job).encode())
+        self.send(json.dumps(asdict(job)).encode())
 
     def send(self, message: bytes) -> None:
         """Send a message. `receive` waits for the reply."""
@@ -61,7 +77,7 @@ class Worker:
         except (BrokenPipeError, ConnectionResetError):
             pass  # `receive` will raise WorkerDied.
 
-    def reset(self, seeds: list[int | None], mask: list[bool], options: dict[str, Any] | None) -> None:
+    def reset(self, seeds: list[int | None], mask: list[bool], options: Info | None) -> None:
         """Send a request to reset its cars."""
         self.send(json.dumps({"seeds": seeds, "mask": mask, "options": options}).encode())
 
@@ -71,9 +87,7 @@ class Worker:
             reply = self._connection.recv_bytes()
         except (EOFError, ConnectionResetError):
             code = self._process.wait()
-            raise WorkerDied(
-                f"the worker of cars {self.job['first']} to {self.job['last'] - 1} ended ({code})"
-            ) from None
+            raise WorkerDied(f"the worker of cars {self.job.first} to {self.job.last - 1} ended ({code})") from None
         if reply[:1] == FAILED:
             raise HotloopError(reply[1:].decode())
 
@@ -91,8 +105,7 @@ def serve(fd: int) -> None:
     """Run as a worker until the socket with this file descriptor is closed."""
     connection = Connection(fd)
     try:
-        job = json.loads(connection.recv_bytes())
-        batch, waiting = _make_batch(job), span("worker.wait", Phase.WAIT)
+        batch, waiting = _make_batch(json.loads(connection.recv_bytes())), span("worker.wait", Phase.WAIT)
         connection.send_bytes(DONE)
         while True:
             with waiting:
@@ -104,12 +117,11 @@ def serve(fd: int) -> None:
         connection.send_bytes(FAILED + str(error).encode())
 
 
-def _make_batch(job: dict[str, Any]) -> EnvBatch:
-    block = attach(Path(job["path"]), shared_fields(CarRacingConfig(**job["options"]), job["count"]))
-    autoreset = AutoresetMode(job["autoreset"])
-    return EnvBatch(
-        job["options"], SharedArrays(**block.arrays), job["first"], job["last"], autoreset, job["render_mode"]
-    )
+def _make_batch(message: Info) -> EnvBatch:
+    """Make the cars of a `Job` that was sent as JSON."""
+    job = Job(CarRacingConfig(**message.pop("config")), **message)
+    block = attach(Path(job.path), shared_fields(job.config, job.count))
+    return EnvBatch(job.config, SharedArrays(**block.arrays), job.first, job.last, AutoresetMode(job.autoreset))
 
 
 def _handle(batch: EnvBatch, message: bytes) -> bytes:

@@ -10,14 +10,12 @@ from __future__ import annotations
 import ctypes
 import gc
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.errors import DependencyMissing, HotloopError
-
-Array = NDArray[Any]
 
 RAM_BYTES = 2048
 SYSTEM_RAM = 2
@@ -34,7 +32,7 @@ class EmulatorBusy(HotloopError):
     """This process already has an emulator."""
 
 
-def mask_of(*buttons: str) -> Array:
+def mask_of(*buttons: str) -> NDArray[np.uint8]:
     """Return the mask, uint8 [9], of buttons held together."""
     mask = np.zeros(MASK_BUTTONS, np.uint8)
     for name in buttons:
@@ -67,7 +65,7 @@ class Emulator:
             ) from None
         self._library = ctypes.CDLL(retro.get_core_path("Nes"))
         self._frame: tuple[int, int, int, int] = (0, 0, 0, 0)
-        self._pixels: Array = np.empty((0, 0), np.uint16)
+        self._pixels: NDArray[np.uint16] = np.empty((0, 0), np.uint16)
         # The attribute keeps the callback alive while the core can call it.
         self._on_frame = VideoRefresh(self._note_frame)
         self._library.retro_set_video_refresh(self._on_frame)
@@ -77,7 +75,7 @@ class Emulator:
         self.ram = self._find_ram()
         self.power_on = self.save()
 
-    def press(self, mask: Array) -> None:
+    def press(self, mask: NDArray[np.uint8]) -> None:
         """Hold exactly these buttons, uint8 [9], from the next frame on."""
         self._core.set_button_mask(mask, 0)
 
@@ -88,11 +86,11 @@ class Emulator:
             step()
 
     @property
-    def pixels(self) -> Array:
+    def pixels(self) -> NDArray[np.uint16]:
         """View of the picture, uint16 [224, 240] in RGB565; the next frame overwrites it."""
         return self._pixels
 
-    def rgb(self) -> Array:
+    def rgb(self) -> NDArray[np.uint8]:
         """Return a copy of the picture, uint8 [224, 240, 3]."""
         bits = self._pixels.astype(np.uint16)
         red, green, blue = bits >> 11, (bits >> 5) & 63, bits & 31
@@ -133,7 +131,7 @@ class Emulator:
             self._pixels = np.frombuffer(memoryview(memory), np.uint16).reshape(height, pitch // 2)[:, :width]
             self._pixels.flags.writeable = False
 
-    def _find_ram(self) -> Array:
+    def _find_ram(self) -> NDArray[np.uint8]:
         self._library.retro_get_memory_data.restype = ctypes.c_void_p
         self._library.retro_get_memory_size.restype = ctypes.c_size_t
         address = self._library.retro_get_memory_data(SYSTEM_RAM)
@@ -146,7 +144,7 @@ class Emulator:
         return np.frombuffer(memoryview((ctypes.c_uint8 * size).from_address(address)), np.uint8)
 
 
-def _load_retro() -> Any:
+def _load_retro() -> ModuleType:
     try:
         import stable_retro
     except ImportError as missing:

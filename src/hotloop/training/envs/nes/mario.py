@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
 from hotloop.spans import span
+from hotloop.training.envs.gym_types import Info
 from hotloop.training.envs.nes import memory_layout
 from hotloop.training.envs.nes.config import ACTIONS, RANDOM, MarioConfig, parse_level
 from hotloop.training.envs.nes.emulator import Emulator, mask_of
@@ -25,7 +26,7 @@ from hotloop.training.envs.nes.start_states import (
 )
 from hotloop.training.envs.validate import build_config, check_choice
 
-Array = NDArray[Any]
+Array = NDArray[np.uint8]
 RENDER_MODES = ("rgb_array",)
 MAX_SPEED = 4
 """Fastest running speed, pixels per frame. A larger change of position (the game moves the player) is clipped to it."""
@@ -34,7 +35,7 @@ SURVIVAL_STEPS = 20
 """Steps that the player must survive after a state for it to be kept: in some states death is already certain."""
 
 
-class MarioEnv(gymnasium.Env[Array, Any]):
+class MarioEnv(gymnasium.Env[Array, np.int64 | int]):
     """A level of a side-scroller on an NES. A process can have only one, as it can have only one emulator.
 
     Observations are single frames in newly allocated arrays. Stacking is left to the replay buffer, which then stores
@@ -46,7 +47,7 @@ class MarioEnv(gymnasium.Env[Array, Any]):
             patience, max_steps, noops, sticky, rewards.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 15}  # noqa: RUF012 as Gymnasium has it
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 15}  # noqa: RUF012 as Gymnasium has it
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
         self.config = config = build_config("Mario", MarioConfig, options)
@@ -72,12 +73,13 @@ class MarioEnv(gymnasium.Env[Array, Any]):
         self._level_starts: dict[str, bytes] = {}
         self._start_states: dict[str, list[bytes]] = {}
         self._level = config.level
-        self._x = self._furthest = self._steps = self._frames = self._stalled_steps = self._action = 0
+        self._x = self._furthest = self._steps = self._frames = self._stalled_steps = 0
+        self._action: np.int64 | int = 0
         self._candidate: tuple[bytes, int] | None = None
         self._over: bool | None = None
         self._emulator_span, self._observe_span = span("env.emulator"), span("env.observe")
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Array, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Array, Info]:
         """Start an episode.
 
         Args:
@@ -107,7 +109,7 @@ class MarioEnv(gymnasium.Env[Array, Any]):
         pixels = self._emulator.pixels
         return self._shrink(pixels, pixels), self._info(status)
 
-    def step(self, action: int) -> tuple[Array, float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64 | int) -> tuple[Array, float, bool, bool, Info]:
         """Hold the buttons of an action for `skip` frames.
 
         Returns:
@@ -185,10 +187,15 @@ class MarioEnv(gymnasium.Env[Array, Any]):
             return reward + rewards.deadlock, "deadlock"
         return reward, None
 
-    def _info(self, status: memory_layout.PlayerStatus) -> dict[str, Any]:
-        info: dict[str, Any] = memory_layout.details(self._emulator.ram)
-        info.update(x=status.x, distance=self._furthest, level=self._level, steps=self._steps, frames=self._frames)
-        return info
+    def _info(self, status: memory_layout.PlayerStatus) -> Info:
+        return {
+            **memory_layout.details(self._emulator.ram),
+            "x": status.x,
+            "distance": self._furthest,
+            "level": self._level,
+            "steps": self._steps,
+            "frames": self._frames,
+        }
 
     def _choose_level(self, level: object) -> str:
         if level == RANDOM:

@@ -5,9 +5,13 @@ The addresses are those publicly documented for Super Mario Bros.; our own `runn
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+import numpy as np
 from numpy.typing import NDArray
+
+Ram = NDArray[np.uint8]
+"""The console's memory, [2048]."""
 
 PLAYER_STATE = 0x0E
 ENEMY_TYPES = slice(0x16, 0x1B)
@@ -35,7 +39,7 @@ class PlayerStatus(NamedTuple):
     flag: bool
 
 
-def read_status(ram: NDArray[Any]) -> PlayerStatus:
+def read_status(ram: Ram) -> PlayerStatus:
     """Read the status of the player."""
     # item() is several times faster than indexing and converting.
     item = ram.item
@@ -45,17 +49,17 @@ def read_status(ram: NDArray[Any]) -> PlayerStatus:
     return PlayerStatus(item(PAGE) * 256 + item(X), dead, on_pole or item(MODE) == MODE_VICTORY)
 
 
-def is_playing(ram: NDArray[Any]) -> bool:
+def is_playing(ram: Ram) -> bool:
     """Return whether a level is running and the player is in control."""
     return bool(ram[MODE] == MODE_GAME and ram[TASK] == TASK_PLAYS and ram[PLAYER_STATE] == PLAYS and ram[TIMER].any())
 
 
-def is_standing(ram: NDArray[Any]) -> bool:
+def is_standing(ram: Ram) -> bool:
     """Return whether the player is on the ground."""
     return bool(ram[FLOAT_STATE] == 0)
 
 
-def number(digits: NDArray[Any]) -> int:
+def number(digits: Ram) -> int:
     """Read a number stored as one decimal digit per byte."""
     value = 0
     for digit in digits.tolist():
@@ -63,7 +67,7 @@ def number(digits: NDArray[Any]) -> int:
     return value
 
 
-def details(ram: NDArray[Any]) -> dict[str, int]:
+def details(ram: Ram) -> dict[str, int]:
     """Read the other values of an info."""
     item = ram.item
     return {

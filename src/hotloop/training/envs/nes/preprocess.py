@@ -8,7 +8,6 @@ other frame; the maximum of two frames contains them all.
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numba import njit
@@ -16,8 +15,10 @@ from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
 
-Array = NDArray[Any]
-
+Pixels = NDArray[np.uint16]
+"""A frame in RGB565, [H, W]."""
+Picture = NDArray[np.uint8]
+Overlaps = tuple[NDArray[np.int64], NDArray[np.uint32]]
 SCALE = 1 << 16
 SHIFT = 42
 TAPS = 4
@@ -28,7 +29,7 @@ RED, GREEN, BLUE = (round(SCALE * weight * 255 / top) for weight, top in ((0.299
 
 
 @lru_cache(maxsize=16)
-def overlaps(size: int, pixels: int) -> tuple[Array, Array]:
+def overlaps(size: int, pixels: int) -> Overlaps:
     """Return which source pixels each result pixel covers, along one side.
 
     Returns:
@@ -61,7 +62,7 @@ class Shrinker:
         # Longer than a row, so that reading beyond its end with weight 0 needs no bounds check.
         self._sums = np.zeros(shape[1] + self._columns[1].shape[1], np.uint32)
 
-    def __call__(self, frame: Array, earlier: Array) -> Array:
+    def __call__(self, frame: Pixels, earlier: Pixels) -> Picture:
         """Return the picture, uint8 [size, size], of two frames, uint16 [H, W] in RGB565, which may be the same."""
         out = np.empty((self._size, self._size), np.uint8)
         _shrink(frame, earlier, self._rows, self._columns, (self._line, self._sums), out)
@@ -69,7 +70,7 @@ class Shrinker:
 
 
 @njit(cache=True, boundscheck=False, inline="always")
-def _grey(pixel):  # pyright: ignore  # the types are numba's
+def _grey(pixel: np.uint16) -> np.uint32:
     # With explicit 32-bit types the compiler processes eight pixels at a time; Python ints would make the sums 64-bit.
     p = np.uint32(pixel)
     red, green, blue = p >> np.uint32(11), (p >> np.uint32(5)) & np.uint32(63), p & np.uint32(31)
@@ -77,7 +78,14 @@ def _grey(pixel):  # pyright: ignore  # the types are numba's
 
 
 @njit(cache=True, boundscheck=False)
-def _shrink(frame, earlier, rows, columns, scratch, out):  # pyright: ignore  # the types are numba's
+def _shrink(
+    frame: Pixels,
+    earlier: Pixels,
+    rows: Overlaps,
+    columns: Overlaps,
+    scratch: tuple[NDArray[np.uint32], NDArray[np.uint32]],
+    out: Picture,
+) -> None:
     first_row, row_weights = rows
     first_column, column_weights = columns
     line, sums = scratch
@@ -115,7 +123,7 @@ def _shrink(frame, earlier, rows, columns, scratch, out):  # pyright: ignore  # 
             out[i, j] = (np.uint64(total) * inverse) >> np.uint64(SHIFT)
 
 
-def shrink_reference(frame: Array, earlier: Array, size: int) -> Array:
+def shrink_reference(frame: Pixels, earlier: Pixels, size: int) -> Picture:
     """Reference implementation in plain numpy, for tests."""
     greys = []
     for each in (frame, earlier):
@@ -127,7 +135,7 @@ def shrink_reference(frame: Array, earlier: Array, size: int) -> Array:
     return ((total + height * width // 2) // (height * width)).astype(np.uint8)
 
 
-def _matrix(size: int, pixels: int) -> Array:
+def _matrix(size: int, pixels: int) -> NDArray[np.int64]:
     """Return the overlaps as a matrix, int64 [size, pixels]."""
     edges = np.arange(pixels + 1) * size
     matrix = np.zeros((size, pixels), np.int64)

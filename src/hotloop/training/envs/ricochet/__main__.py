@@ -35,7 +35,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = printable(str(directory))
         print(f"error: cannot write {name} ({reason}): give a directory that can be written", file=sys.stderr)
         return 2
-    print(json_text(manifest))
+    print(
+        json_text(
+            {
+                "format": manifest["format"],
+                "version": manifest["version"],
+                "plan": manifest["plan"],
+                "puzzles": manifest["puzzles"],
+                "sha256": manifest["sha256"],
+                "counts": manifest["counts"],
+            }
+        )
+    )
     return 0
 
 

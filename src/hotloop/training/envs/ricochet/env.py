@@ -6,8 +6,9 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
+from hotloop.training.envs.kernel_vector import RENDER_MODES
 from hotloop.training.envs.ricochet.puzzle import Puzzles
-from hotloop.training.envs.ricochet.vector import INFO_NAMES, RENDER_MODES, RicochetVectorEnv
+from hotloop.training.envs.ricochet.vector import RicochetVectorEnv
 from hotloop.training.envs.single_env import SingleEnv
 
 
@@ -23,11 +24,11 @@ class RicochetEnv(SingleEnv):
             rewards.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012 as Gymnasium has it
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 4}  # noqa: RUF012 as Gymnasium has it
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
         self._board = RicochetVectorEnv(1, render_mode=render_mode, autoreset_mode=AutoresetMode.DISABLED, **options)
-        super().__init__(self._board, INFO_NAMES)
+        super().__init__(self._board)
         self.config = self._board.config
 
     def puzzles(self) -> Puzzles:

@@ -11,45 +11,25 @@ import numpy as np
 
 from hotloop.training.envs.autoreset import NEXT_STEP, RESET, SAME_STEP
 from hotloop.training.envs.numba_tools import borrow, copy_row, draw, kernel
+from hotloop.training.envs.ricochet import memory_layout as layout
 from hotloop.training.envs.ricochet.board_kernels import find_stops, make_board, pack_robots, slide
 from hotloop.training.envs.ricochet.config import RUNNING, SOLVED, STOPS, SYMBOLIC, TIMEOUT
-from hotloop.training.envs.ricochet.memory_layout import (
-    CAUSE_ROW,
-    CELLS,
-    GOAL,
-    MAX_TRIES,
-    MOVED,
-    NO_BOARD,
-    OPTIMAL,
-    OPTIMAL_ROW,
-    OVER,
-    RANDOM,
-    RESTART,
-    STEPS,
-    STEPS_ROW,
-    TARGET,
-    WRONG_ACTION,
-    Boards,
-    Outputs,
-    Rules,
-    Search,
-    State,
-)
+from hotloop.training.envs.ricochet.memory_layout import Boards, Outputs, Rules, Search, State
 from hotloop.training.envs.ricochet.solver import solve_board
 
 
 @kernel
 def take_board(state: State, i: int, boards: Boards) -> None:
     """Take a random board of the bank."""
-    k = draw(state.vitals, i, RANDOM, len(boards.facts))
-    for cell in range(CELLS):
+    k = draw(state.vitals, i, layout.RANDOM, len(boards.facts))
+    for cell in range(layout.CELLS):
         state.walls[i, cell] = boards.walls[k, cell]
     for r in range(4):
         state.robots[i, r] = boards.robots[k, r]
-    state.vitals[i, GOAL] = boards.facts[k, 0]
-    state.vitals[i, TARGET] = boards.facts[k, 1]
-    state.vitals[i, OPTIMAL] = boards.facts[k, 2]
-    state.vitals[i, MOVED] = boards.facts[k, 3]
+    state.vitals[i, layout.GOAL] = boards.facts[k, 0]
+    state.vitals[i, layout.TARGET] = boards.facts[k, 1]
+    state.vitals[i, layout.OPTIMAL] = boards.facts[k, 2]
+    state.vitals[i, layout.MOVED] = boards.facts[k, 3]
 
 
 @kernel
@@ -59,13 +39,13 @@ def new_board(rules: Rules, state: State, i: int, boards: Boards, search: Search
         take_board(state, i, boards)
         find_stops(rules.size, state.walls, state.stops, i)
         return True
-    for _ in range(MAX_TRIES):
+    for _ in range(layout.MAX_TRIES):
         make_board(state, i, rules.size, rules.robots, rules.structures)
         find_stops(rules.size, state.walls, state.stops, i)
         if rules.longest == 0:
             return True
         length = solve_board(state, i, rules.robots, rules.longest, search)
-        if length >= rules.shortest and rules.fewest_robots <= state.vitals[i, MOVED] <= rules.most_robots:
+        if length >= rules.shortest and rules.fewest_robots <= state.vitals[i, layout.MOVED] <= rules.most_robots:
             return True
     return False
 
@@ -84,14 +64,14 @@ def draw_static_planes(rules: Rules, state: State, i: int) -> None:
         for y in range(size):
             for x in range(size):
                 layer[i, area * direction + size * y + x] = (state.walls[i, 16 * y + x] >> direction) & 1
-    layer[i, area * 4 + cell_index(size, state.vitals[i, GOAL])] = 1
+    layer[i, area * 4 + cell_index(size, state.vitals[i, layout.GOAL])] = 1
 
 
 @kernel
 def start_episode(rules: Rules, state: State, i: int) -> None:
     """Start an episode on the current board, whose stops are known."""
-    state.vitals[i, STEPS] = 0
-    state.vitals[i, OVER] = 0
+    state.vitals[i, layout.STEPS] = 0
+    state.vitals[i, layout.OVER] = 0
     draw_static_planes(rules, state, i)
 
 
@@ -114,16 +94,16 @@ def cell_index(size: int, cell: int) -> int:
 def play(rules: Rules, state: State, i: int, action: int) -> tuple[float, int]:
     """Play one action; return the reward and the cause of the episode's end."""
     vitals = state.vitals
-    vitals[i, STEPS] += 1
+    vitals[i, layout.STEPS] += 1
     robot = action >> 2
     if robot < rules.robots:
         positions = pack_robots(state.robots, i, rules.robots)
         stop = slide(state.stops, i, positions, rules.robots, robot, action & 3)
         moved = stop != state.robots[i, robot]
         state.robots[i, robot] = stop
-        if moved and robot == vitals[i, TARGET] and stop == vitals[i, GOAL]:
+        if moved and robot == vitals[i, layout.TARGET] and stop == vitals[i, layout.GOAL]:
             return rules.step + rules.solved, SOLVED
-    if vitals[i, STEPS] >= rules.max_steps:
+    if vitals[i, layout.STEPS] >= rules.max_steps:
         return rules.step, TIMEOUT
     return rules.step, RUNNING
 
@@ -135,7 +115,7 @@ def write_planes(rules: Rules, state: State, i: int, planes: np.ndarray) -> None
     area = size * size
     for k in range(layer.shape[1]):
         planes[i, k] = layer[i, k]
-    target = state.vitals[i, TARGET]
+    target = state.vitals[i, layout.TARGET]
     planes[i, area * 5 + cell_index(size, int(state.robots[i, target]))] = 1
     for r in range(robots):
         planes[i, area * (6 + r) + cell_index(size, int(state.robots[i, r]))] = 1
@@ -151,13 +131,13 @@ def write_planes(rules: Rules, state: State, i: int, planes: np.ndarray) -> None
 def write_numbers(rules: Rules, state: State, i: int, numbers: np.ndarray) -> None:
     """Write a game's row of `numbers` [N, F]: goal, target robot, robots, and how far each slides in each direction."""
     robots, scale = rules.robots, np.float32(1.0 / (rules.size - 1))
-    goal = state.vitals[i, GOAL]
+    goal = state.vitals[i, layout.GOAL]
     numbers[i, 0] = np.float32(goal & 15) * scale
     numbers[i, 1] = np.float32(goal >> 4) * scale
     positions = pack_robots(state.robots, i, robots)
     for r in range(robots):
         cell = int(state.robots[i, r])
-        numbers[i, 2 + r] = r == state.vitals[i, TARGET]
+        numbers[i, 2 + r] = r == state.vitals[i, layout.TARGET]
         numbers[i, 2 + robots + 2 * r] = np.float32(cell & 15) * scale
         numbers[i, 3 + robots + 2 * r] = np.float32(cell >> 4) * scale
         for direction in range(4):
@@ -178,9 +158,9 @@ def write_observation(rules: Rules, state: State, i: int, planes: np.ndarray, nu
 @kernel
 def write_info(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
     """Write a game's column of `info` [3, N]."""
-    info[STEPS_ROW, i] = vitals[i, STEPS]
-    info[OPTIMAL_ROW, i] = vitals[i, OPTIMAL]
-    info[CAUSE_ROW, i] = cause
+    info[layout.STEPS_ROW, i] = vitals[i, layout.STEPS]
+    info[layout.OPTIMAL_ROW, i] = vitals[i, layout.OPTIMAL]
+    info[layout.CAUSE_ROW, i] = cause
 
 
 @kernel
@@ -209,11 +189,11 @@ def step_one(
     rules: Rules, state: State, i: int, action: int, boards: Boards, search: Search
 ) -> tuple[float, int, bool]:
     """Apply an action to one game; return the reward, the cause of the episode's end, and whether a board was found."""
-    if action == RESET or (action >= 0 and rules.autoreset == NEXT_STEP and state.vitals[i, OVER]):
+    if action == RESET or (action >= 0 and rules.autoreset == NEXT_STEP and state.vitals[i, layout.OVER]):
         found = new_board(rules, state, i, boards, search)
         start_episode(rules, state, i)
         return 0.0, RUNNING, found
-    if action == RESTART:
+    if action == layout.RESTART:
         find_stops(rules.size, state.walls, state.stops, i)
         start_episode(rules, state, i)
     if action < 0:
@@ -233,7 +213,7 @@ def step_range(
     """
     for action in actions:
         if action < rules.lowest_action or action >= rules.actions:
-            return WRONG_ACTION
+            return layout.WRONG_ACTION
     state = borrow_state(games)
     boards = Boards(borrow(stock[0].walls), borrow(stock[0].robots), borrow(stock[0].facts))
     search = borrow_search(stock[1])
@@ -246,7 +226,7 @@ def step_range(
         reward, cause, found = step_one(rules, state, i, actions[i], boards, search)
         over = cause != RUNNING
         ended += over
-        state.vitals[i, OVER] |= over
+        state.vitals[i, layout.OVER] |= over
         rewards[i] = reward
         terminated[i] = cause == SOLVED
         truncated[i] = cause == TIMEOUT
@@ -263,6 +243,6 @@ def step_range(
             copy_row(final_planes, planes, i)
             copy_row(final_numbers, numbers, i)
         if not found:
-            return NO_BOARD
+            return layout.NO_BOARD
         write_info(state.vitals, i, RUNNING if resets else cause, info)
     return ended

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hotloop.errors import HotloopError
+from hotloop.training.envs.gym_types import Flags
 from hotloop.training.envs.ricochet.config import LARGEST, MAX_ROBOTS, SMALLEST, UNKNOWN
 from hotloop.training.envs.ricochet.memory_layout import CELLS, GOAL, MOVED, OPTIMAL, TARGET, State, new_state
 from hotloop.training.envs.validate import check_whole
 
-Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,17 +22,17 @@ class Puzzles:
     """M boards of one size. A cell is 16·y + x. `optimal` and `moved` are -1 on unsolved boards."""
 
     size: int
-    walls: Array
+    walls: Bytes
     """uint8 [M, 256]: bit d of a cell is set if it has a wall up, right, down, left; includes the border."""
-    robots: Array
+    robots: Bytes
     """uint8 [M, R]"""
-    goal: Array
+    goal: Bytes
     """uint8 [M]"""
-    target: Array
+    target: Bytes
     """uint8 [M]: the robot that has to reach the goal."""
-    optimal: Array
+    optimal: NDArray[np.int8]
     """int8 [M]: length of the shortest solution."""
-    moved: Array
+    moved: NDArray[np.int8]
     """int8 [M]: the fewest robots that a shortest solution moves."""
 
     def __len__(self) -> int:
@@ -42,10 +43,17 @@ class Puzzles:
         """Number of robots on each board."""
         return self.robots.shape[1]
 
-    def take(self, which: Any) -> Puzzles:
+    def take(self, which: Flags | NDArray[np.intp] | Sequence[int] | slice) -> Puzzles:
         """Return some of the boards, selected by a mask, indices or a slice."""
-        rows = (self.walls, self.robots, self.goal, self.target, self.optimal, self.moved)
-        return Puzzles(self.size, *(np.ascontiguousarray(each[which]) for each in rows))
+        return Puzzles(
+            self.size,
+            np.ascontiguousarray(self.walls[which]),
+            np.ascontiguousarray(self.robots[which]),
+            np.ascontiguousarray(self.goal[which]),
+            np.ascontiguousarray(self.target[which]),
+            np.ascontiguousarray(self.optimal[which]),
+            np.ascontiguousarray(self.moved[which]),
+        )
 
     def state(self) -> State:
         """Return arrays for the kernels; stops are not computed yet."""
@@ -56,7 +64,7 @@ class Puzzles:
         state.walls[:] = self.walls
         return state
 
-    def planes(self) -> Array:
+    def planes(self) -> Bytes:
         """Return the `planes` observation: uint8 [M, 6 + R, size, size]."""
         every, grid = np.arange(len(self)), self.walls.reshape(-1, 16, 16)[:, : self.size, : self.size]
         seen = np.zeros((len(self), 6 + self.count, self.size, self.size), np.uint8)
@@ -107,22 +115,21 @@ def check(puzzles: Puzzles, *, at_start: bool = True) -> Puzzles:
     return puzzles
 
 
-def _open_borders(walls: Array, size: int) -> Array:
+def _open_borders(walls: Bytes, size: int) -> Flags:
     grid = walls.reshape(-1, 16, 16)[:, :size, :size]
     sides = (grid[:, 0], grid[:, :, -1], grid[:, -1], grid[:, :, 0])
     return np.any([((side >> direction) & 1 == 0).any(axis=1) for direction, side in enumerate(sides)], axis=0)
 
 
-def _half_walls(walls: Array, size: int) -> Array:
+def _half_walls(walls: Bytes, size: int) -> Flags:
     grid = walls.reshape(-1, 16, 16)[:, :size, :size]
     right, left = (grid[:, :, :-1] >> 1) & 1, (grid[:, :, 1:] >> 3) & 1
     down, up = (grid[:, :-1] >> 2) & 1, grid[:, 1:] & 1
     return (right != left).any(axis=(1, 2)) | (down != up).any(axis=(1, 2))
 
 
-def unsolved(size: int, walls: Array, robots: Array, goal: Array, target: Array) -> Puzzles:
+def unsolved(size: int, walls: ArrayLike, robots: ArrayLike, goal: ArrayLike, target: ArrayLike) -> Puzzles:
     """Return boards without known solutions, after checking them."""
-    boards = len(goal)
-    unknown = np.full(boards, UNKNOWN, np.int8)
-    given = (np.ascontiguousarray(np.asarray(each, np.uint8)) for each in (walls, robots, goal, target))
+    given = [np.ascontiguousarray(np.asarray(each, np.uint8)) for each in (walls, robots, goal, target)]
+    unknown = np.full(len(given[-1]), UNKNOWN, np.int8)
     return check(Puzzles(size, *given, optimal=unknown, moved=unknown.copy()))

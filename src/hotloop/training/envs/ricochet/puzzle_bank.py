@@ -14,7 +14,7 @@ import os
 import shutil
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
+from hotloop.training.envs.gym_types import Flags
 from hotloop.training.envs.numba_tools import kernel, random_states
 from hotloop.training.envs.ricochet.board_kernels import find_stops, make_board
 from hotloop.training.envs.ricochet.config import LEVELS, LONGEST, UNKNOWN, RicochetConfig
@@ -67,16 +68,31 @@ class Plan:
             raise HotloopError(f"held_out is {self.held_out!r}: give a share of at least 0 and below 1")
 
 
+class Manifest(TypedDict):
+    """Contents of `manifest.json`."""
+
+    format: str
+    version: int
+    plan: dict[str, Any]
+    """The fields of `Plan`."""
+    puzzles: int
+    sha256: str
+    """Of the table's file."""
+    counts: list[dict[str, int]]
+    """By `optimal` and `moved`, the boards to `train` on and those `held_out`."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Bank:
     """Boards with their solutions, in the order they were made."""
 
     puzzles: Puzzles
-    solutions: NDArray[Any]
+    solutions: NDArray[np.uint8]
     """uint8 [M, 8]: actions, robot · 4 + direction; 255 after the last."""
-    held_out: NDArray[Any]
+    held_out: Flags
     """bool [M]"""
-    manifest: dict[str, Any]
+    manifest: Manifest | None = None
+    """None until the bank is written."""
 
     def take(self, level: int | None = None, held_out: bool | None = None) -> Puzzles:
         """Return the boards of a level and a part; None: all levels, or both parts."""
@@ -92,14 +108,14 @@ class Bank:
         return self.puzzles.take(mask)
 
 
-def fits(level: int, optimal: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
+def fits(level: int, optimal: NDArray[np.int8], moved: NDArray[np.int8]) -> Flags:
     """Return which boards belong to a level, bool [M]."""
     wanted = LEVELS[level]
     long = (optimal >= wanted.shortest) & (optimal <= wanted.longest)
     return long & (moved >= wanted.fewest_robots) & (moved <= wanted.most_robots)
 
 
-def make(path: str | os.PathLike[str], plan: Plan | None = None) -> dict[str, Any]:
+def make(path: str | os.PathLike[str], plan: Plan | None = None) -> Manifest:
     """Make a bank in a directory that must not exist yet; return its manifest."""
     plan, path = plan or Plan(), Path(path)
     if path.exists():
@@ -112,7 +128,7 @@ def make(path: str | os.PathLike[str], plan: Plan | None = None) -> dict[str, An
             f"{len(puzzles)} boards of size {plan.size} are too few, or have walls too much alike, to hold out "
             f"{plan.held_out:g} of them: make more, larger ones, or give held_out 0"
         )
-    return write(path, plan, Bank(puzzles, solutions, held_out, {}))
+    return write(path, plan, Bank(puzzles, solutions, held_out))
 
 
 def _require_writable(path: Path) -> None:
@@ -124,13 +140,13 @@ def _require_writable(path: Path) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(parent))
 
 
-def is_held_out(walls: NDArray[Any], share: float) -> bool:
+def is_held_out(walls: NDArray[np.uint8], share: float) -> bool:
     """Return whether a board with these walls is reserved for evaluation."""
     digest = hashlib.sha256(walls.tobytes()).digest()
     return int.from_bytes(digest[:8], "big") < share * 2**64
 
 
-def collect(plan: Plan) -> tuple[Puzzles, NDArray[Any]]:
+def collect(plan: Plan) -> tuple[Puzzles, NDArray[np.uint8]]:
     """Make and solve boards until each level has enough; return the selected ones and their solutions."""
     wanted, search = dict.fromkeys(plan.levels, plan.per_level), new_search()
     config = RicochetConfig(size=plan.size, robots=plan.robots)
@@ -189,7 +205,7 @@ def make_batch(games: State, rules: tuple[int, int, int, int], memory: Search, s
                 solutions[i, k] = search.path[TAKEN, k]
 
 
-def write(path: Path, plan: Plan, bank: Bank) -> dict[str, Any]:
+def write(path: Path, plan: Plan, bank: Bank) -> Manifest:
     """Write a bank to a temporary directory and rename it, so that a bank is never incomplete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
@@ -209,7 +225,7 @@ def write(path: Path, plan: Plan, bank: Bank) -> dict[str, Any]:
 def _table(bank: Bank) -> pa.Table:
     puzzles = bank.puzzles
 
-    def rows(array: NDArray[Any]) -> pa.Array:
+    def rows(array: NDArray[np.uint8]) -> pa.Array:
         return pa.array([row.tobytes() for row in array], pa.binary(array.shape[1]))
 
     return pa.table(
@@ -226,7 +242,7 @@ def _table(bank: Bank) -> pa.Table:
     )
 
 
-def _manifest(plan: Plan, bank: Bank, digest: str) -> dict[str, Any]:
+def _manifest(plan: Plan, bank: Bank, digest: str) -> Manifest:
     puzzles, kept = bank.puzzles, bank.held_out
     kinds = sorted(set(zip(puzzles.optimal.tolist(), puzzles.moved.tolist(), strict=True)))
     counts = []
@@ -258,11 +274,11 @@ def load(path: str | os.PathLike[str]) -> Bank:
         raise HotloopError(f"{path / TABLE} is damaged or cut off, it is not what was written: make the bank anew")
     table = pq.read_table(path / TABLE)
 
-    def rows(name: str) -> NDArray[Any]:
+    def rows(name: str) -> NDArray[np.uint8]:
         column = table[name].combine_chunks()
         return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1)
 
-    def numbers(name: str) -> NDArray[Any]:
+    def numbers(name: str) -> np.ndarray:
         return table[name].to_numpy()
 
     names = ("goal", "target", "optimal", "moved")
@@ -270,9 +286,9 @@ def load(path: str | os.PathLike[str]) -> Bank:
     return Bank(check(puzzles), rows("solution"), numbers("held_out"), manifest)
 
 
-def _read_manifest(path: Path) -> dict[str, Any]:
+def _read_manifest(path: Path) -> Manifest:
     try:
-        manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
+        manifest: Manifest = json.loads((path / MANIFEST).read_text(encoding="utf-8"))
     except OSError:
         raise HotloopError(
             f"{path} is no puzzle bank, there is no {MANIFEST} to read: make one with "

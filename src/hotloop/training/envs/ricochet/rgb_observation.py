@@ -5,19 +5,17 @@ The spans have the same names as in the profiler study, so that recordings can b
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.spans import span
 from hotloop.training.array_pool import ArrayPool
+from hotloop.training.envs.gym_types import Flags
 from hotloop.training.envs.kernel_vector import LaneThreads
 from hotloop.training.envs.ricochet import raster
 from hotloop.training.envs.ricochet.config import PICTURE, RicochetConfig
 from hotloop.training.envs.ricochet.memory_layout import State
 
-Array = NDArray[Any]
 BYTES = 3 * PICTURE * PICTURE
 
 
@@ -31,7 +29,7 @@ class Pictures:
         self._pool = ArrayPool(self._layers.shape, np.uint8)
         self._all = np.arange(len(state.vitals))
 
-    def draw(self) -> Array:
+    def draw(self) -> NDArray[np.uint8]:
         """Return a picture of every board, uint8 [N, P, P, 3]."""
         with span("env_rgb_observation_generation"):
             out = self._pool.take()
@@ -41,7 +39,7 @@ class Pictures:
                     self._threads.run(lambda k, first, last: self._draw_robots(first, last, out))
             return out.reshape(-1, PICTURE, PICTURE, 3)
 
-    def draw_final(self, robots: Array, over: Array) -> Array:
+    def draw_final(self, robots: NDArray[np.uint8], over: Flags) -> NDArray[np.object_]:
         """Return pictures of the boards whose episode is over, objects [N]. Call it before `draw` replaces layers."""
         games = np.flatnonzero(over)
         out = np.empty((len(games), BYTES), np.uint8)
@@ -52,7 +50,7 @@ class Pictures:
             final[i] = picture
         return final
 
-    def _draw_robots(self, first: int, last: int, out: Array) -> None:
+    def _draw_robots(self, first: int, last: int, out: NDArray[np.uint8]) -> None:
         games = self._all[first:last]
         raster.draw_robots(self._sheet, self._layers, self._state.robots, self._robots, games, out[first:last])
 

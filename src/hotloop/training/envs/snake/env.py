@@ -6,8 +6,9 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
+from hotloop.training.envs.kernel_vector import RENDER_MODES
 from hotloop.training.envs.single_env import SingleEnv
-from hotloop.training.envs.snake.vector import INFO_NAMES, RENDER_MODES, SnakeVectorEnv
+from hotloop.training.envs.snake.vector import SnakeVectorEnv
 
 
 class SnakeEnv(SingleEnv):
@@ -20,9 +21,9 @@ class SnakeEnv(SingleEnv):
         options: The fields of `SnakeConfig`: board, features, actions, max_steps, tail_free, rewards.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 12}  # noqa: RUF012 as Gymnasium has it
+    metadata = {"render_modes": list(RENDER_MODES), "render_fps": 12}  # noqa: RUF012 as Gymnasium has it
 
     def __init__(self, *, render_mode: str | None = None, **options: Any) -> None:
         game = SnakeVectorEnv(1, render_mode=render_mode, autoreset_mode=AutoresetMode.DISABLED, **options)
-        super().__init__(game, INFO_NAMES)
+        super().__init__(game)
         self.config = game.config

@@ -12,49 +12,20 @@ import numpy as np
 
 from hotloop.training.envs.autoreset import NEXT_STEP, RESET, SAME_STEP
 from hotloop.training.envs.numba_tools import borrow, copy_row, count_ones, draw, kernel, lowest_one, step_x, step_y
+from hotloop.training.envs.snake import config
+from hotloop.training.envs.snake import memory_layout as layout
 from hotloop.training.envs.snake.bits import FREE, ONE, ZERO, flood
-from hotloop.training.envs.snake.config import (
-    ENHANCED,
-    ENTRAPMENT,
-    FLOOD,
-    GRID,
-    NOWHERE,
-    RIGHT,
-    RUNNING,
-    SELECTIVE,
-    SELF,
-    START_LENGTH,
-    TIMEOUT,
-    WALL,
-    WIN,
-)
-from hotloop.training.envs.snake.memory_layout import (
-    CAUSE_ROW,
-    FOOD,
-    HEAD,
-    HEADING,
-    LENGTH,
-    LENGTH_ROW,
-    OVER,
-    RANDOM,
-    SCORE_ROW,
-    STEPS,
-    STEPS_ROW,
-    Outputs,
-    Position,
-    Rules,
-    State,
-)
+from hotloop.training.envs.snake.memory_layout import Outputs, Position, Rules, State
 
 
 @kernel
 def place_food(board: int, vitals: np.ndarray, rows: np.ndarray, i: int) -> None:
     """Put the food on a random free cell; a full board gets none."""
-    free_cells = board * board - vitals[i, LENGTH]
+    free_cells = board * board - vitals[i, layout.LENGTH]
     if free_cells == 0:
-        vitals[i, FOOD] = NOWHERE
+        vitals[i, layout.FOOD] = config.NOWHERE
         return
-    wanted = draw(vitals, i, RANDOM, free_cells)
+    wanted = draw(vitals, i, layout.RANDOM, free_cells)
     full = ~ZERO >> np.uint64(64 - board)
     y = 0
     free = ~rows[i, 0] & full
@@ -64,7 +35,7 @@ def place_food(board: int, vitals: np.ndarray, rows: np.ndarray, i: int) -> None
         free = ~rows[i, y] & full
     for _ in range(wanted):
         free &= free - ONE
-    vitals[i, FOOD] = (y << 6) | lowest_one(free)
+    vitals[i, layout.FOOD] = (y << 6) | lowest_one(free)
 
 
 @kernel
@@ -73,14 +44,14 @@ def start_episode(board: int, vitals: np.ndarray, rows: np.ndarray, body: np.nda
     centre = board // 2
     for y in range(board):
         rows[i, y] = ZERO
-    for k in range(START_LENGTH):
-        body[i, k] = (centre << 6) | (centre - START_LENGTH + 1 + k)
-    rows[i, centre] = np.uint64((1 << START_LENGTH) - 1) << np.uint64(centre - START_LENGTH + 1)
-    vitals[i, HEAD] = START_LENGTH - 1
-    vitals[i, LENGTH] = START_LENGTH
-    vitals[i, HEADING] = RIGHT
-    vitals[i, STEPS] = 0
-    vitals[i, OVER] = 0
+    for k in range(config.START_LENGTH):
+        body[i, k] = (centre << 6) | (centre - config.START_LENGTH + 1 + k)
+    rows[i, centre] = np.uint64((1 << config.START_LENGTH) - 1) << np.uint64(centre - config.START_LENGTH + 1)
+    vitals[i, layout.HEAD] = config.START_LENGTH - 1
+    vitals[i, layout.LENGTH] = config.START_LENGTH
+    vitals[i, layout.HEADING] = config.RIGHT
+    vitals[i, layout.STEPS] = 0
+    vitals[i, layout.OVER] = 0
     place_food(board, vitals, rows, i)
 
 
@@ -94,11 +65,11 @@ def tail_slot(board: int, head: int, length: int) -> int:
 @kernel
 def locate(rules: Rules, vitals: np.ndarray, body: np.ndarray, i: int) -> Position:
     """Return the position of game i."""
-    head, length = vitals[i, HEAD], vitals[i, LENGTH]
+    head, length = vitals[i, layout.HEAD], vitals[i, layout.LENGTH]
     cell, tail = np.int64(body[i, head]), np.int64(body[i, tail_slot(rules.board, head, length)])
-    open_cell = tail if rules.tail_free else NOWHERE
+    open_cell = tail if rules.tail_free else config.NOWHERE
     x, y = cell & 63, cell >> 6
-    return Position(x, y, vitals[i, HEADING], length, vitals[i, FOOD], tail, open_cell)  # pyright: ignore[reportArgumentType]
+    return Position(x, y, vitals[i, layout.HEADING], length, vitals[i, layout.FOOD], tail, open_cell)  # pyright: ignore[reportArgumentType]
 
 
 @kernel
@@ -129,17 +100,17 @@ def next_heading(rules: Rules, heading: int, action: int) -> int:
 @kernel
 def advance(board: int, vitals: np.ndarray, rows: np.ndarray, body: np.ndarray, i: int, cell: int) -> None:
     """Move the head to a cell that is not fatal."""
-    head, length = vitals[i, HEAD], vitals[i, LENGTH]
-    ate = cell == vitals[i, FOOD]
+    head, length = vitals[i, layout.HEAD], vitals[i, layout.LENGTH]
+    ate = cell == vitals[i, layout.FOOD]
     if not ate:
         tail = np.int64(body[i, tail_slot(board, head, length)])
         rows[i, tail >> 6] &= ~(ONE << np.uint64(tail & 63))
     head = head + 1 if head + 1 < board * board else 0
-    vitals[i, HEAD] = head
+    vitals[i, layout.HEAD] = head
     body[i, head] = cell
     rows[i, cell >> 6] |= ONE << np.uint64(cell & 63)
     if ate:
-        vitals[i, LENGTH] = length + 1
+        vitals[i, layout.LENGTH] = length + 1
         place_food(board, vitals, rows, i)
 
 
@@ -150,7 +121,7 @@ def play(
     """Play one action; return the reward and the cause of the episode's end. A snake that dies does not move."""
     board = rules.board
     at = locate(rules, vitals, body, i)
-    vitals[i, STEPS] += 1
+    vitals[i, layout.STEPS] += 1
     direction = next_heading(rules, at.heading, action)
     x, y = at.x + step_x(direction), at.y + step_y(direction)
     if is_fatal(board, rows, i, at.open_cell, x, y):
@@ -159,9 +130,9 @@ def play(
             and is_direction_fatal(board, rows, i, at, at.heading + 1)
             and is_direction_fatal(board, rows, i, at, at.heading + 3)
         ):
-            return rules.death, ENTRAPMENT
-        return rules.death, SELF if 0 <= x < board and 0 <= y < board else WALL
-    vitals[i, HEADING] = direction
+            return rules.death, config.ENTRAPMENT
+        return rules.death, config.SELF if 0 <= x < board and 0 <= y < board else config.WALL
+    vitals[i, layout.HEADING] = direction
     cell = (y << 6) | x
     advance(board, vitals, rows, body, i, cell)
     if cell == at.food:
@@ -170,11 +141,11 @@ def play(
         food_x, food_y = at.food & 63, at.food >> 6
         nearer = abs(food_x - at.x) + abs(food_y - at.y) - abs(food_x - x) - abs(food_y - y)
         reward = rules.step + rules.shaping * nearer / board
-    if vitals[i, LENGTH] == board * board:
-        return reward, WIN
-    if vitals[i, STEPS] >= rules.max_steps:
-        return reward + rules.timeout, TIMEOUT
-    return reward, RUNNING
+    if vitals[i, layout.LENGTH] == board * board:
+        return reward, config.WIN
+    if vitals[i, layout.STEPS] >= rules.max_steps:
+        return reward + rules.timeout, config.TIMEOUT
+    return reward, config.RUNNING
 
 
 @kernel
@@ -192,7 +163,7 @@ def write_basic(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np
 def write_directions(target: np.ndarray, i: int, first: int, at: Position, cell: int) -> None:
     """Write four features: is a cell up, right, down, left of the head? All are 0 if the cell is NOWHERE."""
     dx, dy = (cell & 63) - at.x, (cell >> 6) - at.y
-    somewhere = cell != NOWHERE
+    somewhere = cell != config.NOWHERE
     target[i, first] = somewhere and dy < 0
     target[i, first + 1] = somewhere and dx > 0
     target[i, first + 2] = somewhere and dy > 0
@@ -209,9 +180,9 @@ def write_space(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np
     full = ~ZERO >> np.uint64(64 - board)
     for y in range(board):
         scratch[FREE, y] = ~rows[i, y] & full
-    if at.open_cell != NOWHERE:
+    if at.open_cell != config.NOWHERE:
         scratch[FREE, tail_y] |= ONE << np.uint64(tail_x)
-    open_cells = board * board - at.length + (at.open_cell != NOWHERE)
+    open_cells = board * board - at.length + (at.open_cell != config.NOWHERE)
     tail_reachable = abs(at.x - tail_x) + abs(at.y - tail_y) == 1
     flooded = 0
     for k in range(3):
@@ -220,17 +191,17 @@ def write_space(rules: Rules, rows: np.ndarray, i: int, at: Position, target: np
         room = np.float32(0.0)
         if not is_fatal(board, rows, i, at.open_cell, x, y):
             known = region_of(scratch, flooded, x, y)
-            if known != NOWHERE:
+            if known != config.NOWHERE:
                 room = target[i, 10 + known]
             else:
                 room = np.float32(flood(scratch, k, x, y) / open_cells)
                 flooded |= 1 << k
         target[i, 10 + k] = room
-    if rules.level >= SELECTIVE:
+    if rules.level >= config.SELECTIVE:
         for direction in range(4):
             x, y = tail_x + step_x(direction), tail_y + step_y(direction)
             if 0 <= x < board and 0 <= y < board:
-                tail_reachable |= region_of(scratch, flooded, x, y) != NOWHERE
+                tail_reachable |= region_of(scratch, flooded, x, y) != config.NOWHERE
         target[i, 17] = tail_reachable
 
 
@@ -240,7 +211,7 @@ def region_of(scratch: np.ndarray, flooded: int, x: int, y: int) -> int:
     for k in range(3):
         if (flooded >> k) & 1 and ((scratch[k, y] >> np.uint64(x)) & ONE) != ZERO:
             return k
-    return NOWHERE
+    return config.NOWHERE
 
 
 @kernel
@@ -264,13 +235,13 @@ def write_grid(board: int, vitals: np.ndarray, body: np.ndarray, i: int, target:
     """Write head, body and food of one game as 0 and 1 into its row of `target` [N, g·g·3]."""
     for k in range(target.shape[1]):
         target[i, k] = 0
-    slot, channel = vitals[i, HEAD], 0
-    for _ in range(vitals[i, LENGTH]):
+    slot, channel = vitals[i, layout.HEAD], 0
+    for _ in range(vitals[i, layout.LENGTH]):
         cell = np.int64(body[i, slot])
         target[i, 3 * ((cell >> 6) * board + (cell & 63)) + channel] = 1
         slot, channel = slot - 1 if slot > 0 else board * board - 1, 1
-    food = vitals[i, FOOD]
-    if food != NOWHERE:
+    food = vitals[i, layout.FOOD]
+    if food != config.NOWHERE:
         target[i, 3 * ((food >> 6) * board + (food & 63)) + 2] = 1
 
 
@@ -280,21 +251,21 @@ def write_features(
 ) -> None:
     """Write the features of one game into its row of `target` [N, F]; docs/envs-snake.md lists them."""
     write_basic(rules, rows, i, at, target)
-    if rules.level >= FLOOD:
+    if rules.level >= config.FLOOD:
         write_space(rules, rows, i, at, target, scratch)
-    if rules.level >= SELECTIVE:
+    if rules.level >= config.SELECTIVE:
         write_directions(target, i, 13, at, at.tail)
-    if rules.level >= ENHANCED:
+    if rules.level >= config.ENHANCED:
         write_ahead(rules, rows, i, at, target)
 
 
 @kernel
 def write_info(vitals: np.ndarray, i: int, cause: int, info: np.ndarray) -> None:
     """Write a game's column of `info` [4, N]."""
-    info[SCORE_ROW, i] = vitals[i, LENGTH] - START_LENGTH
-    info[LENGTH_ROW, i] = vitals[i, LENGTH]
-    info[STEPS_ROW, i] = vitals[i, STEPS]
-    info[CAUSE_ROW, i] = cause
+    info[layout.SCORE_ROW, i] = vitals[i, layout.LENGTH] - config.START_LENGTH
+    info[layout.LENGTH_ROW, i] = vitals[i, layout.LENGTH]
+    info[layout.STEPS_ROW, i] = vitals[i, layout.STEPS]
+    info[layout.CAUSE_ROW, i] = cause
 
 
 @kernel
@@ -316,20 +287,20 @@ def step_range(rules: Rules, state: State, actions: np.ndarray, out: Outputs, fi
     scratch = borrow(lines)
     ended = 0
     for i in range(first, last):
-        action, reward, cause = actions[i], 0.0, RUNNING
-        if action == RESET or (action >= 0 and rules.autoreset == NEXT_STEP and vitals[i, OVER]):
+        action, reward, cause = actions[i], 0.0, config.RUNNING
+        if action == RESET or (action >= 0 and rules.autoreset == NEXT_STEP and vitals[i, layout.OVER]):
             start_episode(rules.board, vitals, rows, body, i)
         elif action >= 0:
             reward, cause = play(rules, vitals, rows, body, i, action)
-        over = cause != RUNNING
+        over = cause != config.RUNNING
         ended += over
-        vitals[i, OVER] |= over
+        vitals[i, layout.OVER] |= over
         rewards[i] = reward
-        terminated[i] = over and cause != TIMEOUT
-        truncated[i] = cause == TIMEOUT
+        terminated[i] = over and cause != config.TIMEOUT
+        truncated[i] = cause == config.TIMEOUT
         write_info(vitals, i, cause, final_info)
         resets = over and rules.autoreset == SAME_STEP
-        if rules.level == GRID:
+        if rules.level == config.GRID:
             write_grid(rules.board, vitals, body, i, final_grid)
             copy_row(final_grid, grid, i)
         else:
@@ -337,11 +308,11 @@ def step_range(rules: Rules, state: State, actions: np.ndarray, out: Outputs, fi
             copy_row(final_features, features, i)
         if resets:
             start_episode(rules.board, vitals, rows, body, i)
-            if rules.level == GRID:
+            if rules.level == config.GRID:
                 write_grid(rules.board, vitals, body, i, grid)
             else:
                 write_features(rules, rows, i, locate(rules, vitals, body, i), features, scratch)
-        write_info(vitals, i, RUNNING if resets else cause, info)
+        write_info(vitals, i, config.RUNNING if resets else cause, info)
     # Numba frees an array after its last use, and `scratch` only borrows it. This use keeps it alive until here.
     lines[0, 0] = ZERO
     return ended

@@ -6,14 +6,14 @@ drawing library.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.training.envs.snake.config import NOWHERE, START_LENGTH
 
-Pixels = NDArray[Any]
+Colour = tuple[int, int, int] | NDArray[np.floating]
 Point = tuple[float, float]
 """x and y in cells; the centre of the first cell is (0.5, 0.5)."""
 
@@ -49,7 +49,7 @@ def write(picture: Picture) -> str:
     return "\n".join([*(" ".join(line) for line in lines), below])
 
 
-def draw(picture: Picture) -> Pixels:
+def draw(picture: Picture) -> NDArray[np.uint8]:
     """Draw the board; return uint8 [g·c, g·c, 3]. A cell is c = 40 pixels wide, less on boards larger than 10."""
     size = max(SMALLEST_CELL, min(LARGEST_CELL, LONGEST_SIDE // picture.board))
     canvas = Canvas(picture.board, size)
@@ -70,13 +70,13 @@ class Canvas:
     def __init__(self, board: int, size: int) -> None:
         self.size = size
         cells = np.arange(board * size) // size
-        self.pixels: Pixels = GROUND[(cells[:, None] + cells[None, :]) % 2]
+        self.pixels: NDArray[np.float32] = GROUND[(cells[:, None] + cells[None, :]) % 2]
 
-    def dot(self, at: Point, radius: float, colour: Any) -> None:
+    def dot(self, at: Point, radius: float, colour: Colour) -> None:
         """Draw a filled circle."""
         self.line(at, at, radius, colour)
 
-    def line(self, start: Point, end: Point, radius: float, colour: Any) -> None:
+    def line(self, start: Point, end: Point, radius: float, colour: Colour) -> None:
         """Draw a line with round ends."""
         edge, size = radius + 1 / self.size, self.size
         first_x, last_x = self._span(start[0], end[0], edge)

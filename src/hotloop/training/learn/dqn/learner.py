@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, Kernel, Transitions, Updated
+from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, Kernel, QRule, Transitions, Updated
 from hotloop.training.learn.flat_params import Arrays, generator_words, take_generator
-from hotloop.training.learn.learner import KernelLearner, TransitionBatch, check_row_count
+from hotloop.training.learn.learner import KernelLearner, TransitionBatch, check_row_count, random_observations
 from hotloop.training.learn.networks import check_rows
 
 KERNELS = ("torch", "torch-fused", "compile", "numba")
 
 
-def supported_kernels(config: DQNConfig, device: str = "cpu") -> list[str]:
-    """Names of the kernels that can run this configuration, the reference first."""
-    shape = config.shape
+def _supported(state: DQNState) -> list[str]:
+    shape = state.config.shape
     small = len(shape.observation) == 1 and shape.atoms == 1
-    return [name for name in KERNELS if name != "numba" or (small and device == "cpu")]
+    return [name for name in KERNELS if name != "numba" or (small and state.rule.numba and state.device == "cpu")]
 
 
 def _make_kernel(name: str, state: DQNState) -> Kernel:
     if name not in KERNELS:
         raise HotloopError(f"there is no kernel {name!r}: choose one of {', '.join(KERNELS)}")
-    supported = supported_kernels(state.config, state.device)
+    supported = _supported(state)
     if name not in supported:
-        raise HotloopError(f"the {name!r} kernel cannot run this network: choose one of {', '.join(supported)}")
+        what = "network" if state.rule.numba else "loss"
+        raise HotloopError(f"the {name!r} kernel cannot run this {what}: choose one of {', '.join(supported)}")
     if name == "numba":
         from hotloop.training.learn.dqn.fused import FusedMLP
 
@@ -40,11 +40,32 @@ def _make_kernel(name: str, state: DQNState) -> Kernel:
 
 
 class DQN(KernelLearner[DQNConfig, DQNState, Kernel]):
-    """A Q-learning agent: acts, learns from batches, and can be saved."""
+    """A Q-learning agent: acts, learns from batches, and can be saved.
 
-    def __init__(self, config: DQNConfig, *, seed: int = 0, kernel: str = "torch", device: str = "cpu") -> None:
-        super().__init__(DQNState(config, seed, device), _make_kernel, kernel)
+    Args:
+        config: Hyperparameters.
+        rule: Loss and target rule, as pure functions: `dqn_snake` has them.
+        seed: Of the weights and of the noise.
+        kernel: One of `KERNELS`.
+        device: Where torch computes.
+    """
+
+    def __init__(
+        self, config: DQNConfig, rule: QRule, *, seed: int = 0, kernel: str = "torch", device: str = "cpu"
+    ) -> None:
+        super().__init__(config, DQNState(config, rule, seed, device), _make_kernel, kernel)
         self._noise = np.random.Generator(np.random.PCG64(seed))
+
+    def supported_kernels(self) -> list[str]:
+        """Names of the kernels that can run this learner, the reference first."""
+        return _supported(self._state)
+
+    def trial(self, kernel: str, updates: int) -> Callable[[], Updated]:
+        """Return a call that does updates of random data with a copy of this learner."""
+        copy = DQN(self.config, self._state.rule, kernel=kernel, device=self.device)
+        copy.load(self.tensors())
+        batch = random_dqn_batch(self.config, updates, np.random.default_rng(0))
+        return lambda: copy.update(batch)
 
     def q_values(self, obs: NDArray) -> F32:
         """Values `[N, A]` of all actions in observations `[N, ...]`, without noise.
@@ -103,4 +124,10 @@ class DQN(KernelLearner[DQNConfig, DQNState, Kernel]):
         self._noise.bit_generator.state = noise
 
 
-__all__ = ["DQN", "KERNELS", "DQNConfig", "Transitions", "Updated", "supported_kernels"]
+def random_dqn_batch(config: DQNConfig, updates: int, rng: np.random.Generator) -> Transitions:
+    """Make random transitions for some updates."""
+    rows, shape = updates * config.batch, config.shape
+    obs, next_obs = (random_observations(shape.observation, rows, rng) for _ in range(2))
+    numbers = rng.standard_normal((2, rows), dtype=np.float32)
+    discount = np.where(numbers[1] > 2, np.float32(0), np.float32(0.99))
+    return Transitions(obs, rng.integers(shape.actions, size=rows), numbers[0], next_obs, discount)

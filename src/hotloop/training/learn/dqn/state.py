@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -70,13 +71,48 @@ class Updated(NamedTuple):
     """`[K]`."""
 
 
+class QRows(NamedTuple):
+    """The B transitions of one update, as tensors; see `Transitions`."""
+
+    obs: Tensor
+    action: Tensor
+    reward: Tensor
+    next_obs: Tensor
+    discount: Tensor
+    weight: Tensor
+
+
+class QNetworks(NamedTuple):
+    """The networks as functions of observations `[B, ...]`. Their noise, if any, is already chosen."""
+
+    online: Callable[[Tensor], Tensor]
+    """Values `[B, A]`, or with atoms the logits of their distributions, `[B, A, atoms]`."""
+    target: Callable[[Tensor], Tensor]
+    values: Callable[[Tensor], Tensor]
+    """Expected returns `[B, A]` from the output of a network."""
+    support: Tensor
+    """`[atoms]`: the returns that the atoms stand for."""
+
+
+class QRule(NamedTuple):
+    """What an update computes. The torch kernels call these functions."""
+
+    loss: Callable[[DQNConfig, QNetworks, QRows], tuple[Tensor, Tensor]]
+    """Return the loss, and the absolute TD error of each row, `[B]`."""
+    move_target: Callable[[DQNConfig, Tensor, Tensor, int], None]
+    """Move the target network's weights; called with those of both networks, `[P]`, after each update."""
+    numba: bool = False
+    """Whether the numba kernel, which does not call them, computes the same numbers. True for `dqn_snake`'s only."""
+
+
 class DQNState:
     """Online network with Adam's moments, target network, number of updates."""
 
-    def __init__(self, config: DQNConfig, seed: int, device: str) -> None:
+    def __init__(self, config: DQNConfig, rule: QRule, seed: int, device: str) -> None:
         network = build_seeded(lambda: QNetwork(config.shape), seed, device)
         assert isinstance(network, QNetwork)
         self.config = config
+        self.rule = rule
         self.device = device
         self.network = network
         self.target_network = copy.deepcopy(network).requires_grad_(False)

@@ -1,6 +1,6 @@
 """Three versions of DQN's update in torch: plain, with less overhead, and compiled as one function.
 
-`Plain` is the reference: it defines what the other kernels must compute, and it supports every option.
+`Plain` is the reference: it calls the pipeline's loss as it stands, and it supports every option.
 """
 
 from __future__ import annotations
@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value
 
-from hotloop.training.learn.dqn.state import ADAM_EPS, DQNConfig, DQNState, Updated
+from hotloop.training.learn.dqn.state import ADAM_EPS, DQNState, QNetworks, QRows, Updated
 from hotloop.training.learn.flat_params import views
 from hotloop.training.learn.learner import F32, TransitionBatch
-from hotloop.training.learn.losses import cross_entropy, huber, project, q_target
 from hotloop.training.learn.networks import QNetwork
 
-Forward = Callable[[Tensor, Tensor | None], Tensor]
 Noise = tuple[Tensor | None, Tensor | None]
 """Of the online and of the target network."""
 
@@ -35,58 +33,14 @@ class Rows:
         self._size = state.config.batch
         self.updates = len(batch.reward) // self._size
 
-    def of(self, update: int) -> tuple[Tensor, ...]:
-        """Observation, action, reward, next observation, discount and weight of one update."""
+    def of(self, update: int) -> QRows:
+        """Rows of one update."""
         begin = update * self._size
-        return tuple(tensor[begin : begin + self._size] for tensor in self._tensors)
+        return QRows(*(tensor[begin : begin + self._size] for tensor in self._tensors))
 
     def noise_of(self, update: int) -> Noise:
         """Noise of one update."""
         return (None, None) if self._noise is None else (self._noise[update, 0], self._noise[update, 1])
-
-
-def row_losses(
-    config: DQNConfig,
-    network: QNetwork,
-    forwards: tuple[Forward, Forward],
-    rows: tuple[Tensor, ...],
-    noise: Noise,
-) -> tuple[Tensor, Tensor]:
-    """Compute the weighted loss of a batch and the absolute error of each row, `[B]`.
-
-    Args:
-        config: The learner's configuration.
-        network: Converts outputs to values.
-        forwards: The online and the target network as functions of observation and noise.
-        rows: As returned by `Rows.of`.
-        noise: Of both networks.
-    """
-    online, target = forwards
-    obs, action, reward, next_obs, discount, weight = rows
-    output = online(obs, noise[0])
-    with torch.no_grad():
-        target_output = target(next_obs, noise[1])
-        chooser = online(next_obs, noise[0]) if config.double else target_output
-        chooser_q = network.values(chooser)
-        index = torch.arange(len(action), device=action.device)
-        if config.shape.atoms > 1:
-            best = target_output[index, chooser_q.argmax(dim=1)].softmax(dim=1)
-            goal = project(best, reward, discount, network.support)
-        else:
-            goal = q_target(reward, discount, target_output, chooser_q)
-    taken = output[index, action]
-    if config.shape.atoms > 1:
-        loss = cross_entropy(taken, goal)
-        return (weight * loss).mean(), loss.detach()
-    error = taken - goal
-    return (weight * huber(error)).mean(), error.detach().abs()
-
-
-def advance_target(state: DQNState) -> None:
-    """Count an update and, if it is due, move the target network."""
-    state.updates += 1
-    if state.updates % state.config.target_every == 0:
-        state.target_weights.lerp_(state.online.weights, state.config.tau)
 
 
 class Plain:
@@ -108,13 +62,21 @@ class Plain:
             loss, error = self._step(rows.of(k), rows.noise_of(k))
             losses.append(loss)
             errors.append(error)
-            advance_target(state)
+            state.updates += 1
+            state.rule.move_target(state.config, state.target_weights, state.online.weights, state.updates)
         return Updated(torch.cat(errors).cpu().numpy(), torch.stack(losses).cpu().numpy())  # host sync
 
-    def _step(self, rows: tuple[Tensor, ...], noise: Noise) -> tuple[Tensor, Tensor]:
+    def _loss(self, rows: QRows, noise: Noise) -> tuple[Tensor, Tensor]:
         state = self.state
-        forwards = (state.network, state.target_network)
-        loss, error = row_losses(state.config, state.network, forwards, rows, noise)
+        network, target = state.network, state.target_network
+        networks = QNetworks(
+            lambda obs: network(obs, noise[0]), lambda obs: target(obs, noise[1]), network.values, network.support
+        )
+        return state.rule.loss(state.config, networks, rows)
+
+    def _step(self, rows: QRows, noise: Noise) -> tuple[Tensor, Tensor]:
+        state = self.state
+        loss, error = self._loss(rows, noise)
         self.optimiser.zero_grad()
         loss.backward()
         if state.config.clip:
@@ -138,11 +100,10 @@ class Fused(Plain):
         state = self.state
         self.optimiser, self._gradient = state.online.flat_adam(state.config.lr, ADAM_EPS, state.updates)
 
-    def _step(self, rows: tuple[Tensor, ...], noise: Noise) -> tuple[Tensor, Tensor]:
+    def _step(self, rows: QRows, noise: Noise) -> tuple[Tensor, Tensor]:
         state, gradient = self.state, self._gradient
         gradient.zero_()
-        forwards = (state.network, state.target_network)
-        loss, error = row_losses(state.config, state.network, forwards, rows, noise)
+        loss, error = self._loss(rows, noise)
         loss.backward()
         if state.config.clip:
             gradient.mul_((state.config.clip / (gradient.norm() + 1e-6)).clamp_(max=1.0))
@@ -156,16 +117,14 @@ class Compiled(Plain):
     def _prepare(self) -> None:
         self._compiled = torch.compile(self._pure_update, fullgraph=True, dynamic=False)
 
-    def _pure_update(
-        self, vectors: tuple[Tensor, ...], step: Tensor, rows: tuple[Tensor, ...], noise: Noise
-    ) -> tuple[Tensor, ...]:
+    def _pure_update(self, vectors: tuple[Tensor, ...], step: Tensor, rows: QRows, noise: Noise) -> tuple[Tensor, ...]:
         """Take weights, moments and target; return new weights and moments, the loss, and the errors."""
         config, network = self.state.config, self.state.network
         weights, mean, square, target_weights = vectors
 
         def loss_of(flat: Tensor) -> tuple[Tensor, Tensor]:
-            forwards = (_with_weights(network, flat), _with_weights(network, target_weights))
-            return row_losses(config, network, forwards, rows, noise)
+            online, target = _with_weights(network, flat, noise[0]), _with_weights(network, target_weights, noise[1])
+            return self.state.rule.loss(config, QNetworks(online, target, network.values, network.support), rows)
 
         gradient, (loss, error) = grad_and_value(loss_of, has_aux=True)(weights)
         if config.clip:
@@ -177,7 +136,7 @@ class Compiled(Plain):
         return weights, mean, square, loss, error
 
     @torch.no_grad()
-    def _step(self, rows: tuple[Tensor, ...], noise: Noise) -> tuple[Tensor, Tensor]:
+    def _step(self, rows: QRows, noise: Noise) -> tuple[Tensor, Tensor]:
         state = self.state
         online = state.online
         vectors = (online.weights, online.mean, online.square, state.target_weights)
@@ -189,7 +148,7 @@ class Compiled(Plain):
         return loss, error
 
 
-def _with_weights(network: QNetwork, flat: Tensor) -> Forward:
+def _with_weights(network: QNetwork, flat: Tensor, noise: Tensor | None) -> Callable[[Tensor], Tensor]:
     """Return the network as a function that uses these weights `[P]` instead of its own."""
     parameters = views(network, flat)
-    return lambda obs, noise: functional_call(network, parameters, (obs, noise))
+    return lambda obs: functional_call(network, parameters, (obs, noise))

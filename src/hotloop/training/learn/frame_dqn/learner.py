@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -12,14 +13,13 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
-from hotloop.training.learn.dqn.state import Updated
+from hotloop.training.learn.dqn.state import Transitions, Updated
 from hotloop.training.learn.flat_params import Arrays
 from hotloop.training.learn.frame_dqn.state import (
-    PHASES,
     FrameDQNConfig,
     FrameDQNKernel,
     FrameDQNState,
-    FrameQShape,
+    FrameQRule,
     statistics,
 )
 from hotloop.training.learn.learner import F32, KernelLearner, TimePhase, TransitionBatch, check_row_count
@@ -37,11 +37,6 @@ RECORDED_PHASES = {
 """The phase in a recording of each phase of an update."""
 
 
-def supported_frame_kernels(config: FrameDQNConfig, device: str = "cpu") -> list[str]:
-    """Names of the kernels that can run this configuration, the reference first."""
-    return list(FRAME_KERNELS)
-
-
 def as_span(name: str, /) -> AbstractContextManager[object]:
     """Time a phase of an update as a span of the recording."""
     return span(f"dqn.{name.replace(' ', '_')}", RECORDED_PHASES[name])
@@ -56,12 +51,37 @@ def _make_kernel(name: str, state: FrameDQNState) -> FrameDQNKernel:
 
 
 class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
-    """A Q-learning agent on frames: acts, learns from batches, and can be saved."""
+    """A Q-learning agent on frames: acts, learns from batches, and can be saved.
 
-    def __init__(self, config: FrameDQNConfig, *, seed: int = 0, kernel: str = "lean", device: str = "cpu") -> None:
+    Args:
+        config: Hyperparameters.
+        rule: Targets, loss and target rule, as pure functions: `dqn_mario` has them.
+        seed: Of the weights.
+        kernel: One of `FRAME_KERNELS`.
+        device: Where torch computes.
+    """
+
+    def __init__(
+        self, config: FrameDQNConfig, rule: FrameQRule, *, seed: int = 0, kernel: str = "lean", device: str = "cpu"
+    ) -> None:
         if config.precision == "float16" and not device.startswith("cuda"):
             raise HotloopError(f"precision float16 is for CUDA, not for {device}: give bfloat16 or float32")
-        super().__init__(FrameDQNState(config, seed, device), _make_kernel, kernel)
+        super().__init__(config, FrameDQNState(config, rule, seed, device), _make_kernel, kernel)
+
+    def supported_kernels(self) -> list[str]:
+        """Names of the kernels that can run this learner, the reference first."""
+        return list(FRAME_KERNELS)
+
+    def trial(self, kernel: str, updates: int) -> Callable[[], Updated]:
+        """Return a call that does updates of random data with a copy of this learner.
+
+        With gradient accumulation it is enough to measure one part of the batch.
+        """
+        part = replace(self.config, batch=self.config.batch // self.config.accumulate, accumulate=1)
+        copy = FrameDQN(part, self._state.rule, kernel=kernel, device=self.device)
+        copy.load(self.tensors())
+        batch = random_frame_batch(part, updates, np.random.default_rng(0))
+        return lambda: copy.update(batch)
 
     def q_values(self, obs: NDArray) -> F32:
         """Values `[N, A]` of all actions in observations `[N, stack, side, side]`, uint8."""
@@ -109,11 +129,11 @@ class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
         self.use(self.kernel)  # a kernel reads the scale when it is made
 
 
-__all__ = [
-    "FRAME_KERNELS",
-    "PHASES",
-    "FrameDQN",
-    "FrameDQNConfig",
-    "FrameQShape",
-    "supported_frame_kernels",
-]
+def random_frame_batch(config: FrameDQNConfig, updates: int, rng: np.random.Generator) -> Transitions:
+    """Make random transitions for some updates."""
+    rows, shape = updates * config.batch, config.shape
+    obs, next_obs = rng.integers(256, size=(2, rows, *shape.observation), dtype=np.uint8)
+    numbers = rng.standard_normal((2, rows), dtype=np.float32)
+    discount = np.where(numbers[1] > 2, np.float32(0), np.float32(0.95))
+    weight = rng.random(rows, dtype=np.float32)
+    return Transitions(obs, rng.integers(shape.actions, size=rows), numbers[0], next_obs, discount, weight)

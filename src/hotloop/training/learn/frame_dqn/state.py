@@ -7,9 +7,10 @@ the target network.
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -149,13 +150,32 @@ def statistics(network: nn.Module) -> dict[str, Tensor]:
     return {name: buffer for name, buffer in network.named_buffers() if buffer.is_floating_point()}
 
 
+class FrameQNetworks(NamedTuple):
+    """The networks as functions from their input to values `[B, A]`."""
+
+    online: Callable[[Tensor], Tensor]
+    target: Callable[[Tensor], Tensor]
+
+
+class FrameQRule(NamedTuple):
+    """What an update computes, as functions of the networks' values. All kernels call them."""
+
+    goal: Callable[[FrameDQNConfig, FrameQNetworks, Tensor, Tensor, Tensor], Tensor]
+    """Targets `[B]`, from the networks, next observations, rewards and discounts."""
+    loss: Callable[[Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    """Loss and |TD error| `[B]`, from values `[B, A]`, actions, targets and importance weights."""
+    move_target: Callable[[FrameDQNConfig, Tensor, Tensor], None]
+    """Move a tensor of the target network towards the online network's, after each update."""
+
+
 class FrameDQNState:
     """Online network with Adam's moments, target network, number of updates. Both networks are in `eval` mode."""
 
-    def __init__(self, config: FrameDQNConfig, seed: int, device: str) -> None:
+    def __init__(self, config: FrameDQNConfig, rule: FrameQRule, seed: int, device: str) -> None:
         network = build_seeded(lambda: FrameQNetwork(config.shape), seed, device)
         assert isinstance(network, FrameQNetwork)
         self.config = config
+        self.rule = rule
         self.device = device
         self.network = network.eval()
         self.target_network = copy.deepcopy(network).requires_grad_(False)

@@ -7,6 +7,7 @@ the soft update on whole vectors. `Compiled` is `Lean` with networks and losses 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from functools import partial
 
 import numpy as np
 import torch
@@ -18,13 +19,13 @@ from hotloop.training.learn.frame_dqn.state import (
     ADAM_EPS,
     FrameDQNState,
     FrameQNetwork,
+    FrameQNetworks,
     FrameQShape,
     check_frames,
     statistics,
 )
 from hotloop.training.learn.kernels.frame_input import fold_frames, fold_weights
 from hotloop.training.learn.learner import TimePhase
-from hotloop.training.learn.losses import huber, q_target
 
 Rows = tuple[NDArray, ...]
 
@@ -98,22 +99,18 @@ class Plain:
     def q_values(self, obs: NDArray) -> Tensor:
         """Values `[N, A]` of the online network."""
         with self._autocast():
-            return self._q(self.state.network, self._input(obs)).float()
+            return self._q(self.state.network, self._input(obs))
 
     @torch.no_grad()
     def goal(self, next_obs: Tensor, reward: Tensor, discount: Tensor) -> Tensor:
         """Targets `[B]` for the values of the actions taken."""
-        target_q = self._q(self.state.target_network, next_obs).float()
-        double = self.state.config.double
-        return q_target(
-            reward, discount, target_q, self._q(self.state.network, next_obs).float() if double else target_q
-        )
+        state = self.state
+        networks = FrameQNetworks(partial(self._q, state.network), partial(self._q, state.target_network))
+        return state.rule.goal(state.config, networks, next_obs, reward, discount)
 
     def loss(self, obs: Tensor, action: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """`mean w · huber(Q(s, a) − goal)`, and `|Q(s, a) − goal|` `[B]`."""
-        q = self._q(self.state.network, obs).float()
-        error = q.gather(1, action[:, None]).squeeze(1) - goal
-        return (weight * huber(error)).mean(), error.detach().abs()
+        """Loss, and |TD error| `[B]`."""
+        return self.state.rule.loss(self._q(self.state.network, obs), action, goal, weight)
 
     def _training_loss(self, obs: Tensor, action: Tensor, goal: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Compute `loss`; batch normalisation, if any, uses and records the statistics of this batch."""
@@ -127,7 +124,7 @@ class Plain:
             network.eval()
 
     def _q(self, network: FrameQNetwork, x: Tensor) -> Tensor:
-        return network(x)
+        return network(x).float()
 
     def _autocast(self) -> AbstractContextManager[object]:
         """Compute in the configured precision where torch considers it safe."""
@@ -163,12 +160,12 @@ class Plain:
 
     @torch.no_grad()
     def _update_target(self) -> None:
-        """Move the target's weights and statistics by τ of the way to the online network's."""
-        state, tau = self.state, self.state.config.tau
+        """Move the target's weights and statistics."""
+        state = self.state
         online = dict(state.network.named_parameters()) | statistics(state.network)
         target = dict(state.target_network.named_parameters()) | statistics(state.target_network)
         for name, tensor in target.items():
-            tensor.lerp_(online[name], tau)
+            state.rule.move_target(state.config, tensor, online[name])
 
 
 class Lean(Plain):
@@ -184,7 +181,7 @@ class Lean(Plain):
         return self._forward.input(obs)
 
     def _q(self, network: FrameQNetwork, x: Tensor) -> Tensor:
-        return self._forward.values(network, x)
+        return self._forward.values(network, x).float()
 
     def _prepare(self) -> None:
         state = self.state
@@ -199,9 +196,8 @@ class Lean(Plain):
     @torch.no_grad()
     def _update_target(self) -> None:
         state = self.state
-        state.target_weights.lerp_(state.online.weights, state.config.tau)
-        for target, online in self._statistics:
-            target.lerp_(online, state.config.tau)
+        for target, online in [(state.target_weights, state.online.weights), *self._statistics]:
+            state.rule.move_target(state.config, target, online)
 
 
 class Compiled(Lean):

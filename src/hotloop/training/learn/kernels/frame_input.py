@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from functools import partial
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import torch
@@ -103,14 +103,13 @@ def fold_frames(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] |
     spans = pairwise([count * part // parts for part in range(parts + 1)])
     words = frames.view(np.uint32) if shift is None and fold == WORD and frames.strides[3] == 1 else None
     if words is not None and words.flags.aligned and sys.byteorder == "little":
-        kernel, inputs = fold_words, (words,)
+        jobs = [partial(fold_words, words, span, out) for span in spans]
     else:
-        kernel, inputs = fold_rows, (frames, NO_SHIFT if shift is None else shift, fold)
-    jobs: list[Any] = [(*inputs, span, out) for span in spans]
-    threads = [threading.Thread(target=kernel, args=job) for job in jobs[1:]]
+        jobs = [partial(fold_rows, frames, NO_SHIFT if shift is None else shift, fold, span, out) for span in spans]
+    threads = [threading.Thread(target=job) for job in jobs[1:]]
     for thread in threads:
         thread.start()
-    kernel(*jobs[0])
+    jobs[0]()
     for thread in threads:
         thread.join()
     return torch.from_numpy(out).permute(0, 3, 1, 2)

@@ -29,22 +29,25 @@ _VECTOR = ir.VectorType(_FLOAT, LANES)
 
 
 class _Block:
-    """Generates the code of one block, `rows` × COLUMNS; a mask handles blocks with fewer columns."""
+    """Generates the code of one block, `rows` × COLUMNS; a mask handles blocks with fewer columns.
 
-    def __init__(self, context: Any, builder: Any, signature: Any, args: Any) -> None:
+    Values of LLVM have no Python types, so they are not annotated.
+    """
+
+    def __init__(self, context, builder, signature, args) -> None:
         self.context, self.builder = context, builder
         self.arrays = [context.make_array(signature.args[n])(context, builder, args[n]) for n in range(4)]
         self.kinds = signature.args[:4]
         self.floor = self.splat(args[4])
         self.row, self.column = cgutils.unpack_tuple(builder, args[5], 2)
 
-    def splat(self, scalar: Any) -> Any:
+    def splat(self, scalar):
         """Fill a vector with one number."""
         one = self.builder.insert_element(ir.Constant(_VECTOR, ir.Undefined), scalar, ir.Constant(ir.IntType(32), 0))
         zeros = ir.Constant(ir.VectorType(ir.IntType(32), LANES), None)
         return self.builder.shuffle_vector(one, ir.Constant(_VECTOR, ir.Undefined), zeros)
 
-    def address(self, array: int, *index: Any) -> Any:
+    def address(self, array: int, *index):
         """Pointer to an element, using the array's strides."""
         kind, struct = self.kinds[array], self.arrays[array]
         shape = cgutils.unpack_tuple(self.builder, struct.shape, kind.ndim)
@@ -53,7 +56,7 @@ class _Block:
             self.context, self.builder, struct.data, shape, strides, "A", index, wraparound=False
         )
 
-    def lanes(self, half: int) -> tuple[Any, Any]:
+    def lanes(self, half: int):
         """First column of one half of the block, and the mask of its lanes inside the matrix."""
         builder = self.builder
         intp = self.column.type
@@ -65,7 +68,7 @@ class _Block:
         spread = builder.shuffle_vector(spread, ir.Constant(lane.type, ir.Undefined), zeros)
         return begin, builder.icmp_signed("<", lane, spread)
 
-    def load(self, pointer: Any, mask: Any) -> Any:
+    def load(self, pointer, mask):
         """Load a vector; lanes outside the mask are zero, and their memory is not read."""
         pointer = self.builder.bitcast(pointer, _VECTOR.as_pointer())
         if mask is None:
@@ -76,7 +79,7 @@ class _Block:
         fn = cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.masked.load.v{LANES}f32.p0")
         return self.builder.call(fn, [pointer, align, mask, zero])
 
-    def store(self, value: Any, pointer: Any, mask: Any) -> None:
+    def store(self, value, pointer, mask) -> None:
         """Store a vector, or only the lanes in the mask."""
         pointer = self.builder.bitcast(pointer, _VECTOR.as_pointer())
         if mask is None:
@@ -120,8 +123,8 @@ class _Block:
 def _block_of(rows: int, masked: bool) -> Any:
     """Make the intrinsic that fills one block of `out`. It takes the arguments of `matmul` and the block's corner."""
 
-    def block(typing: Any, out: Any, a: Any, b: Any, bias: Any, floor: Any, corner: Any) -> Any:  # noqa: PLR0913
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+    def block(typing, out, a, b, bias, floor, corner):  # noqa: PLR0913
+        def generate(context, builder, signature, args):
             _Block(context, builder, signature, args).emit(rows, masked)
             return context.get_dummy_value()
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.learner import F32, KernelLearner, check_row_count
+from hotloop.training.learn.learner import F32, KernelLearner, check_row_count, random_observations
 from hotloop.training.learn.networks import check_rows
-from hotloop.training.learn.ppo.state import Kernel, PPOConfig, PPOState, PPOUpdated, Rollout
+from hotloop.training.learn.ppo.state import Kernel, PPOConfig, PPORule, PPOState, PPOUpdated, Rollout
 
 PPO_KERNELS = ("torch", "numba")
 
@@ -36,16 +37,18 @@ def sample_actions(logits: F32, value: F32, rng: np.random.Generator) -> Acted:
     return Acted(action, np.take_along_axis(log_policy, action[:, None], axis=1)[:, 0], value)
 
 
-def supported_ppo_kernels(config: PPOConfig, device: str = "cpu") -> list[str]:
-    """Names of the kernels that can run this configuration, the reference first."""
-    small = len(config.observation) == 1 and device == "cpu"
-    return list(PPO_KERNELS) if small else ["torch"]
+def _supported(state: PPOState) -> list[str]:
+    small = len(state.config.observation) == 1 and state.device == "cpu"
+    return list(PPO_KERNELS) if small and state.rule.numba else ["torch"]
 
 
 def _make_kernel(name: str, state: PPOState) -> Kernel:
-    supported = supported_ppo_kernels(state.config, state.device)
+    if name not in PPO_KERNELS:
+        raise HotloopError(f"there is no kernel {name!r}: choose one of {', '.join(PPO_KERNELS)}")
+    supported = _supported(state)
     if name not in supported:
-        raise HotloopError(f"the PPO learner cannot use the kernel {name!r} here: choose one of {', '.join(supported)}")
+        what = "network" if state.rule.numba else "loss"
+        raise HotloopError(f"the {name!r} kernel cannot run this {what}: choose one of {', '.join(supported)}")
     if name == "numba":
         from hotloop.training.learn.ppo.fused import FusedMLP
 
@@ -56,10 +59,33 @@ def _make_kernel(name: str, state: PPOState) -> Kernel:
 
 
 class PPO(KernelLearner[PPOConfig, PPOState, Kernel]):
-    """A policy-gradient agent: acts, learns from rollouts, and can be saved."""
+    """A policy-gradient agent: acts, learns from rollouts, and can be saved.
 
-    def __init__(self, config: PPOConfig, *, seed: int = 0, kernel: str = "torch", device: str = "cpu") -> None:
-        super().__init__(PPOState(config, seed, device), _make_kernel, kernel)
+    Args:
+        config: Hyperparameters.
+        rule: The loss, as a pure function: `ppo_snake` has it.
+        seed: Of the weights.
+        kernel: One of `PPO_KERNELS`.
+        device: Where torch computes.
+    """
+
+    def __init__(
+        self, config: PPOConfig, rule: PPORule, *, seed: int = 0, kernel: str = "torch", device: str = "cpu"
+    ) -> None:
+        super().__init__(config, PPOState(config, rule, seed, device), _make_kernel, kernel)
+
+    def supported_kernels(self) -> list[str]:
+        """Names of the kernels that can run this learner, the reference first."""
+        return _supported(self._state)
+
+    def trial(self, kernel: str, updates: int) -> Callable[[], F32]:
+        """Return a call that does updates of random data with a copy of this learner."""
+        copy, rng = PPO(self.config, self._state.rule, kernel=kernel, device=self.device), np.random.default_rng(0)
+        copy.load(self.tensors())
+        rollout, size = random_rollout(self.config, rng), self.config.minibatch
+        order = rng.permutation(len(rollout.action)).reshape(-1, size)[:updates]
+        order = np.ascontiguousarray(np.resize(order, (updates, size)))
+        return lambda: copy._kernel.update(rollout, order)
 
     def logits(self, obs: NDArray) -> F32:
         """Logits `[N, A]` of the policy."""
@@ -94,4 +120,10 @@ class PPO(KernelLearner[PPOConfig, PPOState, Kernel]):
         return PPOUpdated(*self._kernel.update(rollout, order).mean(axis=0).tolist())
 
 
-__all__ = ["PPO", "PPO_KERNELS", "Acted", "PPOConfig", "PPOUpdated", "Rollout", "supported_ppo_kernels"]
+def random_rollout(config: PPOConfig, rng: np.random.Generator) -> Rollout:
+    """Make a random rollout of 8 minibatches."""
+    rows = 8 * config.minibatch
+    numbers = rng.standard_normal((2, rows), dtype=np.float32)
+    log_prob = np.full(rows, -np.log(config.actions), dtype=np.float32)
+    action = rng.integers(config.actions, size=rows)
+    return Rollout(random_observations(config.observation, rows, rng), action, log_prob, numbers[0], numbers[1])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -12,6 +13,7 @@ from torch import Tensor
 from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import FlatNetwork, build_seeded
 from hotloop.training.learn.learner import F32
+from hotloop.training.learn.loss_terms import PPOLosses
 from hotloop.training.learn.networks import ActorCritic, check_sizes
 
 ADAM_EPS = 1e-5
@@ -65,6 +67,25 @@ class Rollout(NamedTuple):
     """`[S]`: the targets of the value network."""
 
 
+class PPORows(NamedTuple):
+    """The rows of one minibatch, as tensors; see `Rollout`."""
+
+    obs: Tensor
+    action: Tensor
+    log_prob: Tensor
+    advantage: Tensor
+    returns: Tensor
+
+
+class PPORule(NamedTuple):
+    """What an update computes. The torch kernel calls this function."""
+
+    loss: Callable[[PPOConfig, ActorCritic, PPORows], tuple[Tensor, PPOLosses]]
+    """Return the loss of a minibatch, and its parts."""
+    numba: bool = False
+    """Whether the numba kernel, which does not call it, computes the same numbers. True for `ppo_snake`'s only."""
+
+
 class PPOUpdated(NamedTuple):
     """Metrics of an update: means over all its minibatches."""
 
@@ -78,13 +99,14 @@ class PPOUpdated(NamedTuple):
 class PPOState:
     """Both networks with Adam's moments, and the number of updates (minibatches)."""
 
-    def __init__(self, config: PPOConfig, seed: int, device: str) -> None:
+    def __init__(self, config: PPOConfig, rule: PPORule, seed: int, device: str) -> None:
         def make() -> ActorCritic:
             return ActorCritic(config.observation, config.actions, config.hidden)
 
         network = build_seeded(make, seed, device)
         assert isinstance(network, ActorCritic)
         self.config = config
+        self.rule = rule
         self.device = device
         self.network = network
         self.flat = FlatNetwork(network)

@@ -8,8 +8,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hotloop.training.learn.learner import F32
-from hotloop.training.learn.losses import normalise, ppo_losses
-from hotloop.training.learn.ppo.state import ADAM_EPS, PPOState, Rollout
+from hotloop.training.learn.ppo.state import ADAM_EPS, PPORows, PPOState, Rollout
 
 
 class Plain:
@@ -32,12 +31,7 @@ class Plain:
         tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
         metrics = []
         for rows in torch.from_numpy(order).to(state.device):
-            obs, action, log_prob, advantage, goal = (tensor[rows] for tensor in tensors)
-            if config.normalise_advantage:
-                advantage = normalise(advantage)
-            logits, value = state.network(obs)
-            losses = ppo_losses(logits, value, (action, log_prob, advantage, goal), config.clip)
-            loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
+            loss, losses = state.rule.loss(config, state.network, PPORows(*(tensor[rows] for tensor in tensors)))
             self.optimiser.zero_grad()
             loss.backward()
             if config.max_grad_norm:

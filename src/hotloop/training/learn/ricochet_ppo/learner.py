@@ -10,12 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import nn
+from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
@@ -29,10 +29,9 @@ from hotloop.training.learn.flat_params import (
     match_arrays,
     take_updates,
 )
-from hotloop.training.learn.losses import normalise, ppo_losses
 from hotloop.training.learn.ppo.learner import Acted, sample_actions
 from hotloop.training.learn.ppo.state import ADAM_EPS
-from hotloop.training.learn.ricochet_ppo.image_reader import reading_loss
+from hotloop.training.learn.ricochet_ppo.image_reader import Reading
 from hotloop.training.learn.ricochet_ppo.networks import BoardNetwork
 from hotloop.training.learn.ricochet_ppo.shape import BoardShape
 
@@ -71,21 +70,25 @@ class BoardPPOConfig:
             raise HotloopError(f"auxiliary is {self.auxiliary}: give 0, or a weight above it where planes are read")
 
 
-class Sequences(NamedTuple):
-    """A rollout of T steps of N boards."""
+ArrayT = TypeVar("ArrayT", NDArray, Tensor)
+ResultT = TypeVar("ResultT", NDArray, Tensor)
 
-    obs: NDArray
+
+class Sequences(NamedTuple, Generic[ArrayT]):
+    """A rollout of T steps of N boards, as arrays or as tensors."""
+
+    obs: ArrayT
     """`[T, N, ...]`."""
-    fresh: NDArray[np.bool_]
-    """`[T, N]`: whether an episode begins with this observation."""
-    memory: F32
+    fresh: ArrayT
+    """`[T, N]`, bool: whether an episode begins with this observation."""
+    memory: ArrayT
     """`[M, N, ...]`, before the first step."""
-    action: NDArray[np.int64]
-    log_prob: F32
-    advantage: F32
-    returns: F32
+    action: ArrayT
+    log_prob: ArrayT
+    advantage: ArrayT
+    returns: ArrayT
     """`[T, N]` each."""
-    planes: NDArray | None = None
+    planes: ArrayT | None = None
     """`[T, N, P, S, S]`: the true planes of the pictures, if `auxiliary` is not 0."""
 
 
@@ -100,20 +103,34 @@ class BoardUpdated(NamedTuple):
     reading_loss: float | None = None
 
 
-def map_arrays(rollout: Sequences, function: Callable[[Any], Any]) -> Sequences:
+BoardLoss = Callable[[BoardPPOConfig, tuple[Tensor, Tensor, Reading | None], Sequences[Tensor]], tuple[Tensor, Tensor]]
+"""Loss of a minibatch and the numbers of `BoardUpdated`, from logits `[B, A]`, values `[B]` and predicted planes."""
+
+
+def map_arrays(rollout: Sequences[ArrayT], function: Callable[[ArrayT], ResultT]) -> Sequences[ResultT]:
     """Apply a function to all arrays of a rollout."""
-    return Sequences._make(None if each is None else function(each) for each in rollout)
+    *required, planes = rollout
+    arrays = [function(each) for each in required if each is not None]
+    return Sequences(*arrays, planes=None if planes is None else function(planes))
 
 
 class BoardPPO:
-    """A policy-gradient agent for boards: acts, learns from sequences, and can be saved."""
+    """A policy-gradient agent for boards: acts, learns from sequences, and can be saved.
+
+    Args:
+        config: Hyperparameters.
+        loss: A pure function: `ppo_ricochet` has it.
+        seed: Of the weights.
+        device: Where torch computes.
+    """
 
     kernel = "torch"
 
-    def __init__(self, config: BoardPPOConfig, *, seed: int = 0, device: str = "cpu") -> None:
+    def __init__(self, config: BoardPPOConfig, loss: BoardLoss, *, seed: int = 0, device: str = "cpu") -> None:
         network = build_seeded(lambda: BoardNetwork(config.shape), seed, device)
         assert isinstance(network, BoardNetwork)
         self.config, self.device, self.network = config, device, network
+        self._loss = loss
         self._flat = FlatNetwork(network)
         self.updates = 0
         self._optimiser = self._make_optimiser()
@@ -147,7 +164,7 @@ class BoardPPO:
         (logits.sum() + value.sum()).backward()
         self._optimiser.zero_grad()
 
-    def update(self, rollout: Sequences, rng: np.random.Generator) -> BoardUpdated:
+    def update(self, rollout: Sequences[NDArray], rng: np.random.Generator) -> BoardUpdated:
         """Do `epochs` passes over a rollout in minibatches of boards, shuffled by `rng` for each pass.
 
         Raises:
@@ -168,25 +185,18 @@ class BoardPPO:
             metrics += [self._minibatch(tensors, chosen) for chosen in order.split(size)]
         return BoardUpdated(*torch.stack(metrics).mean(dim=0).cpu().tolist())  # host sync
 
-    def _split_steps(self, rollout: Sequences) -> Sequences:
+    def _split_steps(self, rollout: Sequences[NDArray]) -> Sequences[NDArray]:
         """Make each step a separate sequence, `[1, T · N, ...]`."""
         memory = self.initial_memory(rollout.action.size)
         return map_arrays(rollout, lambda each: each.reshape(1, -1, *each.shape[2:]))._replace(memory=memory)
 
-    def _minibatch(self, rollout: Sequences, chosen: torch.Tensor) -> torch.Tensor:
+    def _minibatch(self, rollout: Sequences[Tensor], chosen: Tensor) -> Tensor:
         config = self.config
         with GATHER:
-            part: Any = map_arrays(rollout, lambda each: each.index_select(1, chosen))
+            part = map_arrays(rollout, lambda each: each.index_select(1, chosen))
         with torch.autocast(self.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
             logits, value, _, reading = self.network.unroll_reading(part.obs, part.memory, part.fresh)
-        old = tuple(each.flatten() for each in (part.action, part.log_prob, part.advantage, part.returns))
-        old = (old[0], old[1], normalise(old[2]), old[3])
-        losses = ppo_losses(logits.float(), value.float(), old, config.clip)
-        loss = losses.policy + config.value_weight * losses.value - config.entropy * losses.entropy
-        metrics: list[torch.Tensor] = [*losses]
-        if config.auxiliary and reading is not None:
-            metrics.append(reading_loss(reading, part.planes.flatten(0, 1)))
-            loss = loss + config.auxiliary * metrics[-1]
+        loss, metrics = self._loss(config, (logits.float(), value.float(), reading), part)
         self._optimiser.zero_grad()
         with BACKWARD:
             loss.backward()
@@ -194,7 +204,7 @@ class BoardPPO:
             nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
         self._optimiser.step()
         self.updates += 1
-        return torch.stack(metrics).detach()
+        return metrics.detach()
 
     def tensors(self) -> Arrays:
         """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""

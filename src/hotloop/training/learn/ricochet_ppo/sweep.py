@@ -8,13 +8,15 @@ CPU a numba kernel computes it; `sweep_reference` does so in torch, for other de
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.autograd.function import FunctionCtx
 
 WAYS = 4
 """Directions of travel: right, left, down, up."""
@@ -23,7 +25,13 @@ OPEN = 1.5
 F32 = NDArray[np.float32]
 HALF, ONE = np.float32(0.5), np.float32(1)
 
-kernel: Any = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Compile a function. For a type checker it keeps its own signature."""
+    return njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function)
 
 
 @kernel
@@ -80,25 +88,32 @@ def sweep_backward(
             dg[i] = HALF * slope * slope * dp[i] * a[i]
 
 
+class _SweepContext(FunctionCtx):
+    """What the backward pass needs of the forward pass."""
+
+    side: int
+    saved_tensors: tuple[Tensor, Tensor]
+
+
 class _Sweep(torch.autograd.Function):
     """The kernels as a torch operation."""
 
     @staticmethod
-    def forward(ctx: Any, gate: Tensor, put: Tensor, side: int) -> Tensor:
+    def forward(ctx: _SweepContext, gate: Tensor, put: Tensor, side: int) -> Tensor:
         gate, put = gate.float().contiguous(), put.float().contiguous()
         arriving = torch.empty_like(gate)
-        sweep_forward(*(_flat(each) for each in (gate, put, arriving)), side, gate.shape[-1] // WAYS)
+        sweep_forward(_flat(gate), _flat(put), _flat(arriving), side, gate.shape[-1] // WAYS)
         ctx.save_for_backward(gate, arriving)
         ctx.side = side
         return arriving
 
     @staticmethod
-    def backward(ctx: Any, *out_grad: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: _SweepContext, *out_grad: Tensor) -> tuple[Tensor, Tensor, None]:
         gate, arriving = ctx.saved_tensors
-        grads = torch.empty_like(gate), torch.empty_like(gate)
-        inputs = _flat(gate), _flat(arriving)
-        sweep_backward(inputs, _flat(out_grad[0].contiguous()), *map(_flat, grads), ctx.side, gate.shape[-1] // WAYS)
-        return (*grads, None)
+        gate_grad, put_grad = torch.empty_like(gate), torch.empty_like(gate)
+        inputs, given = (_flat(gate), _flat(arriving)), _flat(out_grad[0].contiguous())
+        sweep_backward(inputs, given, _flat(gate_grad), _flat(put_grad), ctx.side, gate.shape[-1] // WAYS)
+        return gate_grad, put_grad, None
 
 
 def _flat(tensor: Tensor) -> F32:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 import numpy as np
@@ -12,10 +12,18 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
+from hotloop.training.learn.dqn.state import Transitions
 from hotloop.training.learn.flat_params import Arrays, generator_words, take_generator
-from hotloop.training.learn.learner import F32, KernelLearner, TimePhase, TransitionBatch, check_row_count
-from hotloop.training.learn.sac.networks import SACShape, squash
-from hotloop.training.learn.sac.state import PHASES, Noise, SACConfig, SACKernel, SACState, SACUpdated
+from hotloop.training.learn.learner import (
+    F32,
+    KernelLearner,
+    TimePhase,
+    TransitionBatch,
+    check_row_count,
+    random_observations,
+)
+from hotloop.training.learn.sac.networks import squash
+from hotloop.training.learn.sac.state import Noise, SACConfig, SACKernel, SACRule, SACState, SACUpdated
 
 SAC_KERNELS = ("torch", "lean")
 RECORDED_PHASES = {
@@ -28,12 +36,7 @@ RECORDED_PHASES = {
 """The phase in a recording of each part of an update; all other parts are forward passes."""
 
 
-def supported_sac_kernels(config: SACConfig, device: str = "cpu") -> list[str]:
-    """Names of the kernels that can run this configuration, the reference first."""
-    return ["lean"] if lean_options(config) else list(SAC_KERNELS)
-
-
-def lean_options(config: SACConfig) -> list[str]:
+def _lean_options(config: SACConfig) -> list[str]:
     """Names of the options in use that only the kernel `lean` supports."""
     used = {"batched": config.batched, "compiled": config.compiled, "precision": config.precision != "float32"}
     return [name for name, is_used in used.items() if is_used]
@@ -49,18 +52,39 @@ def _make_kernel(name: str, state: SACState) -> SACKernel:
 
     if name not in SAC_KERNELS:
         raise HotloopError(f"there is no kernel {name!r} of SAC: choose one of {', '.join(SAC_KERNELS)}")
-    if name not in supported_sac_kernels(state.config):
-        options = ", ".join(lean_options(state.config))
+    options = ", ".join(_lean_options(state.config))
+    if options and name != "lean":
         raise HotloopError(f"the kernel {name!r} of SAC cannot run with {options}: use 'lean', or leave that out")
     return {"torch": torch_kernels.Plain, "lean": torch_kernels.Lean}[name](state)
 
 
 class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
-    """A soft actor-critic: acts, learns from batches, and can be saved."""
+    """A soft actor-critic: acts, learns from batches, and can be saved.
 
-    def __init__(self, config: SACConfig, *, seed: int = 0, kernel: str = "lean", device: str = "cpu") -> None:
-        super().__init__(SACState(config, seed, device), _make_kernel, kernel)
+    Args:
+        config: Hyperparameters.
+        rule: Losses and target rule, as pure functions: `sac_carracing` has them.
+        seed: Of the weights and of the noise.
+        kernel: One of `SAC_KERNELS`.
+        device: Where torch computes.
+    """
+
+    def __init__(
+        self, config: SACConfig, rule: SACRule, *, seed: int = 0, kernel: str = "lean", device: str = "cpu"
+    ) -> None:
+        super().__init__(config, SACState(config, rule, seed, device), _make_kernel, kernel)
         self._noise = np.random.Generator(np.random.PCG64(seed))
+
+    def supported_kernels(self) -> list[str]:
+        """Names of the kernels that can run this learner, the reference first."""
+        return ["lean"] if _lean_options(self.config) else list(SAC_KERNELS)
+
+    def trial(self, kernel: str, updates: int) -> Callable[[], SACUpdated]:
+        """Return a call that does updates of random data with a copy of this learner."""
+        copy = SAC(self.config, self._state.rule, kernel=kernel, device=self.device)
+        copy.load(self.tensors())
+        batch = random_sac_batch(self.config, updates, np.random.default_rng(0))
+        return lambda: copy.update(batch)
 
     @property
     def networks(self) -> tuple[torch.nn.Module, torch.nn.Module]:
@@ -118,4 +142,10 @@ class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
         self._noise.bit_generator.state = noise
 
 
-__all__ = ["PHASES", "SAC", "SAC_KERNELS", "SACConfig", "SACShape", "SACUpdated", "supported_sac_kernels"]
+def random_sac_batch(config: SACConfig, updates: int, rng: np.random.Generator) -> Transitions:
+    """Make random transitions for some updates."""
+    rows, shape = updates * config.batch, config.shape
+    obs, next_obs = (random_observations(shape.observation, rows, rng) for _ in range(2))
+    action = rng.uniform(-1, 1, (rows, shape.actions)).astype(np.float32)
+    reward = rng.standard_normal(rows, dtype=np.float32)
+    return Transitions(obs, action, reward, next_obs, np.full(rows, 0.99, np.float32))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
@@ -75,6 +76,21 @@ class SACUpdated(NamedTuple):
     """Mean value of the actions in the batch."""
 
 
+class SACRule(NamedTuple):
+    """What an update computes, as functions of the networks' outputs. All kernels call them."""
+
+    critic_target: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+    """Target of both critics `[B]`, from next values `[2, B]`, log π, rewards, discounts `[B]` and α."""
+    critic_loss: Callable[[Tensor, Tensor], Tensor]
+    """Loss, from values `[2, B]` and targets `[B]`."""
+    actor_loss: Callable[[Tensor, Tensor, Tensor], Tensor]
+    """Loss, from values `[2, B]` and log π `[B]` of the policy's actions, and α."""
+    temperature_gradient: Callable[[Tensor, float], Tensor]
+    """Gradient of log α, from log π `[B]` and the entropy to aim for."""
+    move_target: Callable[[SACConfig, Tensor, Tensor], None]
+    """Move a tensor of the target critics towards the critics', after each update."""
+
+
 class Noise(NamedTuple):
     """The random numbers of one update. They are an argument so that every kernel can use the same."""
 
@@ -89,11 +105,12 @@ class Noise(NamedTuple):
 class SACState:
     """Policy and critics with Adam's moments, the critics' target, the temperature, the number of updates."""
 
-    def __init__(self, config: SACConfig, seed: int, device: str) -> None:
+    def __init__(self, config: SACConfig, rule: SACRule, seed: int, device: str) -> None:
         policy = build_seeded(lambda: Policy(config.shape), seed, device)
         critics = build_seeded(lambda: Critics(config.shape), seed + 1, device)
         assert isinstance(policy, Policy) and isinstance(critics, Critics)
         self.config = config
+        self.rule = rule
         self.device = device
         self.policy, self.critics = policy, critics
         self.target = copy.deepcopy(critics).requires_grad_(False)

@@ -67,23 +67,23 @@ class Plain:
 
     @torch.no_grad()
     def goal(self, next_obs: Tensor, reward: Tensor, discount: Tensor, noise: Tensor, alpha: Tensor) -> Tensor:
-        """Target of the critics, `[B]`: `r + γ (min_i Q⁻_i(s', a') − α log π(a'|s'))`, `a' ~ π(s')`."""
+        """Target of the critics, `[B]`."""
         state = self.state
         features = self._policy_features(next_obs)
         next_action, log_prob = self._sample_action(features, noise)
         shared = state.config.shape.shared
         critic_features = [features] * TWINS if shared else self._critic_features(state.target, next_obs)
-        next_q = self._values(state.target, critic_features, next_action).amin(dim=0)
-        return reward + discount * (next_q - alpha * log_prob)
+        next_q = self._values(state.target, critic_features, next_action)
+        return state.rule.critic_target(next_q, log_prob, reward, discount, alpha)
 
     def critic_loss(self, obs: Tensor, action: Tensor, goal: Tensor) -> tuple[Tensor, Tensor, list[Tensor]]:
-        """`Σ_i mean (Q_i(s, a) − goal)²`; also the values `[2, B]` and the features."""
+        """Loss of the critics; also the values `[2, B]` and the features."""
         features = self._critic_features(self.state.critics, obs)
         q = self._values(self.state.critics, features, action)
-        return (q - goal).square().mean(dim=1).sum(), q.detach(), [each.detach() for each in features]
+        return self.state.rule.critic_loss(q, goal), q.detach(), [each.detach() for each in features]
 
     def actor_loss(self, obs: Tensor, features: list[Tensor], noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """`mean (α log π(a|s) − min_i Q_i(s, a))`, `a ~ π(s)`; also the log densities `[B]`.
+        """Loss of the policy; also the log densities `[B]`.
 
         A shared encoder is not trained here: the policy uses the critics' features from before their update.
         """
@@ -93,8 +93,8 @@ class Plain:
         else:
             policy_features, features = self._policy_features(obs), self._critic_features(state.critics, obs)
         action, log_prob = self._sample_action(policy_features, noise)
-        q = self._values(state.critics, features, action).amin(dim=0)
-        return (alpha * log_prob - q).mean(), log_prob.detach()
+        q = self._values(state.critics, features, action)
+        return state.rule.actor_loss(q, log_prob, alpha), log_prob.detach()
 
     def _tensors(self, rows: Rows, noise: Noise) -> tuple[Tensor, ...]:
         obs, action, reward, next_obs, discount = rows
@@ -155,10 +155,10 @@ class Plain:
 
     @torch.no_grad()
     def _update_temperature(self, log_prob: Tensor) -> None:
-        """Move log α by Adam along the gradient of `−log α · mean(log π + H)`."""
+        """Move log α by Adam."""
         state = self.state
         step, (log_alpha, mean, square) = state.updates + 1, state.temperature.unbind()
-        gradient = -(log_prob.mean() + state.config.entropy_goal)
+        gradient = state.rule.temperature_gradient(log_prob, state.config.entropy_goal)
         mean.lerp_(gradient, 1 - 0.9)
         square.mul_(0.999).addcmul_(gradient, gradient, value=1 - 0.999)
         size = (square / (1 - 0.999**step)).sqrt_().add_(ADAM_EPS)
@@ -166,11 +166,11 @@ class Plain:
 
     @torch.no_grad()
     def _update_target(self) -> None:
-        """Move the target by τ of the way to the critics."""
+        """Move the target critics."""
         state = self.state
         ours = dict(state.critics.named_parameters())
         for name, parameter in state.target.named_parameters():
-            parameter.lerp_(ours[name], state.config.tau)
+            state.rule.move_target(state.config, parameter, ours[name])
 
 
 def untimed(name: str, /) -> AbstractContextManager[object]:
@@ -223,7 +223,7 @@ class Lean(Plain):
         with self._timed("fc"):
             pairs = zip(state.critics.bodies, features, strict=True)
             q = torch.stack([_action_value(body, x, action) for body, x in pairs])  # type: ignore[arg-type]
-        return (alpha * log_prob - q.amin(dim=0)).mean(), log_prob.detach()
+        return state.rule.actor_loss(q, log_prob, alpha), log_prob.detach()
 
     def _input(self, obs: NDArray, shift: NDArray[np.int64] | None) -> Tensor:
         if not self.state.config.shape.has_frames:
@@ -278,7 +278,8 @@ class Lean(Plain):
     @torch.no_grad()
     def _update_target(self) -> None:
         state = self.state
-        state.target_weights.lerp_(state.critic.weights[-len(state.target_weights) :], state.config.tau)
+        online = state.critic.weights[-len(state.target_weights) :]  # without the shared encoder, if there is one
+        state.rule.move_target(state.config, state.target_weights, online)
 
 
 def _action_value(body: Body, features: Tensor, action: Tensor) -> Tensor:

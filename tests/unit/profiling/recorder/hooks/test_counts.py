@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn.utils import clip_grad_value_
 
-from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks import install, new_state
 from hotloop.spans import hot_path, registry
 
 torch.set_num_threads(1)
@@ -338,11 +338,8 @@ def test_convolutions_have_flops(record: Record) -> None:
 
 def test_depth_of_module_calls(record: Record) -> None:
     net = nn.Sequential(nn.Sequential(nn.Linear(2, 2)), nn.ReLU())
-    install(modules_depth=2)
-    try:
-        seen = record(lambda: net(torch.zeros(1, 2)))
-    finally:
-        install(modules_depth=1)
+    new_state(2)
+    seen = record(lambda: net(torch.zeros(1, 2)))
     assert seen.calls == Counter({"Sequential": 1, "Sequential > Sequential": 1, "Sequential > ReLU": 1})
     assert seen.counts["flops"] == 8
 
@@ -448,7 +445,7 @@ def test_transfers_between_devices_are_timed_and_counted(record: Record) -> None
             self.device, self.is_cpu, self.nbytes = device, device == "cpu", 40
 
     each = registry.hook_span("Tensor.test", registry.Phase.TRANSFER)
-    cpu = syncing_device(lambda self: Fake("cpu"), "host_syncs.cpu", each)
+    cpu = syncing_device(lambda self: Fake("cpu"), "host_syncs.cpu", each, set())
     to = moving(lambda self, device: self if device == self.device else Fake(device), each)
 
     def work() -> None:

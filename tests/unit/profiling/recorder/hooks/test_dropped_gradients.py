@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from tests import counting
 from torch import nn
 
 from hotloop.profiling.recorder.hooks import install
-from hotloop.profiling.recorder.hooks.torch import dropped_gradients as gradients
+from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.hooks.torch.dropped_gradients import EVERY
 
 STEPS = 3 * EVERY + 1
@@ -19,13 +18,14 @@ STEPS = 3 * EVERY + 1
 
 
 @pytest.fixture
-def counted(monkeypatch):
+def state() -> HookState:
+    return HookState()
+
+
+@pytest.fixture
+def counted(state):
     """Return a function that does something with all hooks on, and gives what was counted meanwhile."""
-    monkeypatch.setattr(gradients, "_watched", {})
-    monkeypatch.setattr(gradients, "_owners", {})
-    monkeypatch.setattr(gradients, "_pending", [])
-    monkeypatch.setattr(gradients, "dropped_at", Counter())
-    uninstall = install()
+    uninstall = install(state)
     yield counting.counted
     uninstall()
 
@@ -53,12 +53,12 @@ class ActorCritic:
 ACTOR, CRITIC = 4 * 2 + 2, 6 + 1
 
 
-def test_what_an_actors_loss_leaves_in_its_critic_is_dropped(counted):
+def test_what_an_actors_loss_leaves_in_its_critic_is_dropped(counted, state):
     agent = ActorCritic()
     seen = counted(lambda: [agent.update(False) for _ in range(STEPS)])
     assert seen["gradients_dropped_elements"] == 3 * EVERY * CRITIC
     assert seen["gradients_taken_elements"] == 3 * EVERY * (ACTOR + CRITIC)
-    (((file, line), times),) = gradients.dropped_at.items()
+    (((file, line), times),) = state.gradients.dropped_at.items()
     assert (file, times) == (__file__, 3)
     assert "loss.backward" in Path(__file__).read_text(encoding="utf-8").splitlines()[line - 1]
 

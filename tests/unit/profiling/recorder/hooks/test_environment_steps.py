@@ -12,6 +12,7 @@ from tests.counting import counted_and_open
 
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks.environments import quick_stepping, stepping
+from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.hooks.wrappers import SpansByType, is_wrapper
 from hotloop.spans import hot_path, registry
 
@@ -41,7 +42,7 @@ def make_env(wrap: Any, inner: Any = None) -> Any:
     plain = Env.step
     by_type = SpansByType(Env, "step", Phase.ENV)
     by_type[Env] = registry.hook_span(f"{wrap.__name__}.{'outer' if inner else 'inner'}.step", Phase.ENV)
-    Env.step = wrap(plain, by_type)
+    Env.step = wrap(plain, by_type, HookState())
     return Env()
 
 

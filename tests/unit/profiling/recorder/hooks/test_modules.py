@@ -11,7 +11,7 @@ from torch import nn
 from hotloop.hook_kinds import Hook
 from hotloop.profiling.recorder import wrapper_overhead as cost
 from hotloop.profiling.recorder.hooks import install
-from hotloop.profiling.recorder.hooks.torch import modules
+from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.spans import registry
 
 torch.set_num_threads(1)
@@ -30,15 +30,15 @@ class Within(nn.Module):
 
 
 @pytest.fixture
-def listening(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    uninstall = install()
-    for name, ns in (("own_ns", 100.0), ("graph_ns", 1000.0), ("inner_ns", 10.0)):
-        monkeypatch.setattr(modules.Cost, name, ns)
+def listening() -> Iterator[HookState]:
+    state = HookState()
+    uninstall = install(state)
+    costs = state.module_costs
+    costs.own_ns, costs.graph_ns, costs.inner_ns = 100.0, 1000.0, 10.0
     registry.listen()
-    yield
+    yield state
     registry.hush()
     uninstall()
-    modules.Depth.modules = 1
 
 
 def span_of_within() -> registry.Span:
@@ -61,7 +61,7 @@ def test_calls_inside_a_call_are_counted_in_it(listening):
 
 
 def test_calls_inside_that_are_timed_themselves_are_not_counted(listening):
-    modules.Depth.modules = 2
+    listening.depth = 2
     net, x = Within(), torch.ones(1, 3)
     with torch.no_grad():
         net(x)
@@ -83,21 +83,20 @@ def test_a_compiled_call_of_a_layer_is_made(listening):
         assert net(x) is x
 
 
-def test_measuring_leaves_nothing_behind(monkeypatch):
-    monkeypatch.setattr(cost, "costs_ns", {})
-    for name in ("own_ns", "graph_ns", "inner_ns"):
-        monkeypatch.setattr(modules.Cost, name, -1.0)
-    state = torch.get_rng_state()
-    cost.measure_wrappers(rounds=20)
+def test_measuring_leaves_nothing_behind():
+    state, random = HookState(), torch.get_rng_state()
+    costs = state.module_costs
+    costs.own_ns = costs.graph_ns = costs.inner_ns = -1.0
+    cost.measure_wrappers(state, rounds=20)
     logs = registry.listen()
     try:
-        cost.measure_modules(torch, rounds=20)
+        cost.measure_modules(torch, state, rounds=20)
     finally:
         registry.hush()
     assert not sum(map(len, logs))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert modules.here.at.modules == 0
+    assert torch.equal(torch.get_rng_state(), random)
+    assert state.here.at.modules == 0
     names = {"wrap_ns", "step_wrap_ns", "quick_wrap_ns", "module_wrap_ns", "tally_wrap_ns"}
-    assert set(cost.costs_ns) == names
-    assert all(ns >= cost.LEAST_NS for ns in cost.costs_ns.values())
-    assert min(modules.Cost.graph_ns, modules.Cost.inner_ns) >= 0
+    assert set(state.wrapper_ns) == names
+    assert all(ns >= cost.LEAST_NS for ns in state.wrapper_ns.values())
+    assert min(costs.graph_ns, costs.inner_ns) >= 0

@@ -21,7 +21,7 @@ import pytest
 import torch
 from torch import nn
 
-from hotloop.profiling.recorder.hooks import install
+from hotloop.profiling.recorder.hooks import install, new_state
 from hotloop.profiling.recorder.hooks.patching import Patches
 from hotloop.profiling.recorder.hooks.wrappers import is_wrapper
 from hotloop.spans import registry
@@ -150,7 +150,7 @@ def test_installing_twice_is_installing_once() -> None:
 
 def test_a_negative_depth_is_refused() -> None:
     with pytest.raises(ValueError, match="modules_depth is -1"):
-        install(modules_depth=-1)
+        new_state(-1)
 
 
 class Env(gymnasium.Env):
@@ -276,7 +276,7 @@ def test_hooks_before_any_import_see_a_script_and_keep_nothing_alive(tmp_path: P
 SCRIPT = """
     import sys
     from hotloop.spans import registry as spans
-    from hotloop.profiling.recorder.hooks import install
+    from hotloop.profiling.recorder.hooks import install, new_state
     assert "torch" not in sys.modules
     uninstall = install()
     logs = spans.listen()

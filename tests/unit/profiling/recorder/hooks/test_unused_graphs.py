@@ -23,12 +23,7 @@ FOLLOWED = 4
 @pytest.fixture
 def counted() -> Iterator[Callable[[Callable[[], None]], Counter[str]]]:
     uninstall = install()
-
-    def run(work: Callable[[], None]) -> Counter[str]:
-        unused_graphs._sites.clear()
-        return counting.counted(work)
-
-    yield run
+    yield counting.counted
     registry.hush()
     uninstall()
 

@@ -1,19 +1,9 @@
-"""Every step makes new tensors of the same frames, converts and stacks them again.
+"""Every step converts the same frames to float tensors and stacks them again.
 
-**Cause.** Each step makes new tensors of the same frames, converts them to float and stacks them again.
+**Seen by.** At least 150 µs per environment step, outside of learning, on lines with `torch.stack`, `torch.as_tensor`,
+`np.stack`, `np.concatenate`, `.permute`, `/ 255` or `.float()`. Small observations take a few microseconds.
 
-**Seen by.** Time on lines with `torch.stack`, `torch.as_tensor`, `np.stack`, `np.concatenate`, `.permute`, `/ 255`,
-`.float()` outside of learning: at least 150 µs an environment step (small observations take some microseconds).
-
-**Cure.**
-```python
-self.ring = np.zeros((2 * K, H, W), np.uint8)  # grey; written twice: a stack is contiguous
-self.ring[self.at] = self.ring[self.at + K] = grey(frame)
-self.at = (self.at + 1) % K
-obs = torch.from_numpy(self.ring[self.at : self.at + K])  # no copy; .float() / 255 inside the network
-```
-
-**Residual.** 18 % (5 to 35 %): one new frame is still converted, and the stack handed out.
+**Residual.** 18 % (5 to 35 %): one new frame still has to be converted, and the stack handed out.
 """
 
 from __future__ import annotations
@@ -21,8 +11,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import busy_ns, duration, grow, growth, hottest, indices, matching, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, growth, hottest
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import busy_ns, grow, indices, matching, total_ns
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop
 
 STACKS = re.compile(r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor)\(|\b(np|numpy)\.(stack|concatenate|array)\(")
@@ -45,7 +36,7 @@ Write each new frame once, as small as the agent needs it, and hand out a view:
     obs = torch.from_numpy(self.ring[self.at:self.at + K]) # no copy; .float() / 255 inside the network"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find conversions and stacks of frames outside of learning."""
     elsewhere = LEARNING | {Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT}
     pool = loop.where(
@@ -55,19 +46,16 @@ def find(loop: Loop) -> list[Cause]:
     claimed = grow([*stacks, *matching(pool, CONVERTS)], pool)
     steps = max(loop.env_steps, 1)
     if total_ns(stacks) < LEAST_STACKING * total_ns(claimed) or busy_ns(claimed) / steps < FRAME_NS:
-        return []
+        return
     if growth(loop, claimed[0].node.phase, "vector_steps") > MOST_GROWTH:
-        return []
-    return [
-        Cause(
-            rule="frame_stack_churn",
-            title="Each step converts and stacks frames anew that were there the step before.",
-            atoms=indices(claimed),
-            residual=clamped(0.18, 0.05, 0.35),
-            evidence=(
-                f"{duration(total_ns(claimed) / steps)} a step on converting and stacking frames",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+        return
+    yield Cause(
+        title="Each step converts and stacks frames anew that were there the step before.",
+        atoms=indices(claimed),
+        residual=clamped(0.18, 0.05, 0.35),
+        evidence=(
+            f"{duration(total_ns(claimed) / steps)} a step on converting and stacking frames",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )

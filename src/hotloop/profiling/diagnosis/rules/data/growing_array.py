@@ -1,20 +1,11 @@
-"""An array grows by a row at a time, and each time all of it is copied.
+"""An array grows one row at a time, and every row copies the whole array.
 
-**Cause.** `x = np.append(x, v)`, `x = torch.cat([x, row])`: a new array is allocated and all of the old one copied,
-for each row.
+`x = np.append(x, v)` and `x = torch.cat([x, row])` allocate a new array and copy the old one into it.
 
-**Seen by.** Time on lines that give a name the concatenation of itself and something else. Joining along another
-axis, as networks do, and windows (`x[1:]`) do not grow and are not meant.
+**Seen by.** Time on lines that assign to a name the concatenation of itself and something else. Joining along another
+axis, as networks do, and sliding windows (`x[1:]`) do not grow and are not covered.
 
-**Cure.**
-```python
-self.states = torch.zeros(length, num_envs, *shape)  # once
-self.states[self.size] = states  # each step: one row
-self.size += 1
-rows.append(row)  # or a list, where the length is not known, and one torch.stack(rows) at the end
-```
-
-**Residual.** 3 µs for each row and line: a row written into a tensor (0.6 µs in numpy).
+**Residual.** 3 µs per row and line: the cost of writing a row into a tensor (0.6 µs in numpy).
 """
 
 from __future__ import annotations
@@ -22,17 +13,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    duration,
-    growth,
-    hot_lines,
-    hottest,
-    indices,
-    left_over,
-    matching,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.evidence import duration, growth, hot_lines, hottest
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import indices, left_over, matching, total_ns
 from hotloop.profiling.diagnosis.time_slices import Loop
 
 GROWS = re.compile(
@@ -42,7 +25,7 @@ GROWS = re.compile(
 )
 """The name on the left is the first thing put together on the right: not a slice of it, which is a window."""
 WIDER = re.compile(r"\b(dim|axis)\s*=\s*-?[1-9]|[\]\)]\s*,\s*-?[1-9]\s*\)")
-"""Joined along another axis: features put beside each other, as in a network, do not grow."""
+"""Joined along another axis: concatenated features, as in a network, do not grow."""
 ROW_NS = 3_000
 """A row written into a tensor; into a numpy array it takes a fifth of that."""
 ADVICE = """\
@@ -53,33 +36,27 @@ Allocate once, write rows, and use the part that is filled:
 Where the length is not known: append to a Python list, and make one array of it at the end."""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find lines that put an array together out of itself and a new piece."""
-    pool = loop.where(lambda atom: atom.own is not None and not _in_network(loop, atom.node))
+    networks = {node.id for node in loop.thread.nodes if node.kind == "span" and Phase.FORWARD in loop.phases(node)}
+    pool = loop.where(lambda atom: atom.own is not None and atom.node.id not in networks)
     claimed = [atom for atom in matching(pool, GROWS) if atom.own and not WIDER.search(atom.own.text)]
     if not claimed:
-        return []
+        return
     lines = len(hot_lines(claimed))
     rows = max(loop.vector_steps, 1) * lines
     phase = claimed[0].node.phase
     grown = growth(loop, phase, "vector_steps")
-    return [
-        Cause(
-            rule="growing_array",
-            title="Arrays grow by appending: each new row copies all rows before it.",
-            atoms=indices(claimed),
-            residual=left_over(claimed, rows * ROW_NS, rows * ROW_NS / 5, 2 * rows * ROW_NS),
-            evidence=(
-                f"{duration(total_ns(claimed) / max(loop.vector_steps, 1))} a step on {lines} such line"
-                f"{'s' * (lines > 1)}; writing a row takes some {duration(ROW_NS)}",
-                *([f"a step's share of it grew to {grown:.2f} times the first"] if grown > 1.1 else []),
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-            sweeps=loop.vector_steps,
-        )
-    ]  # fmt: skip
-
-
-def _in_network(loop: Loop, node) -> bool:
-    return node.kind == "span" and Phase.FORWARD in loop.phases(node)
+    yield Cause(
+        title="Arrays grow by appending: each new row copies all rows before it.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, rows * ROW_NS, rows * ROW_NS / 5, 2 * rows * ROW_NS),
+        evidence=(
+            f"{duration(total_ns(claimed) / max(loop.vector_steps, 1))} a step on {lines} such line"
+            f"{'s' * (lines > 1)}; writing a row takes some {duration(ROW_NS)}",
+            *([f"a step's share of it grew to {grown:.2f} times the first"] if grown > 1.1 else []),
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+        sweeps=loop.vector_steps,
+    )

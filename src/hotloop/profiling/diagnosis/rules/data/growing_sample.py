@@ -1,24 +1,17 @@
-"""Drawing a batch costs more the fuller the buffer is.
+"""Sampling a batch costs more the fuller the buffer is.
 
-**Cause.** Choosing a batch looks at the whole buffer: all indices are shuffled to take a few of them, all priorities
-are summed, all episodes searched for places where a slice fits, or items of a deque are taken by index.
+Sampling goes through the whole buffer: it shuffles all indices to use a few of them, sums all priorities, searches all
+episodes for places where a slice fits, or indexes into a deque.
 
 **Seen by.** Time, while sampling, on lines that call `np.random.choice(..., replace=False)`, `randperm(n)[:k]`,
-`choice(..., p=...)`, `multinomial`, `flatnonzero`, `sum`, `sorted`, `.copy()`... and that take three times as long a
-batch as drawing well would. The same calls on a batch are cheap and are not meant. A deque is known by
-`random.sample`: taking an item costs 1.4 times as much as drawing its number in a list, six times in a deque of
-100,000, thirty times in one of a million. Where sampling grew during the recording, the evidence says by how much.
+`choice(..., p=...)`, `multinomial`, `flatnonzero`, `sum`, `sorted`, `.copy()` and the like, and that take three times
+as long per batch as efficient sampling would. The same calls on a batch are cheap and are not covered. A deque is
+recognised by the cost of `random.sample`: compared with drawing its index, fetching an item costs 1.4 times as much in
+a list, six times in a deque of 100,000 and thirty times in a deque of a million. If sampling became slower during the
+recording, the evidence says by how much.
 
-**Cure.**
-```python
-i = np.random.randint(0, self.size, batch_size)  # with replacement: 128 of 500,000 hardly ever meet
-self.fits[self.num_fits : self.num_fits + n] = starts  # what can be drawn is noted when it is stored
-i = self.tree.find(np.random.rand(k) * self.tree.total)  # priorities: a sum tree, O(log n)
-self.memory[self.at] = item  # a list as a ring; a deque walks to its middle
-```
-
-**Residual.** 10 µs a batch for random numbers, 20 µs for an index that is kept up to date, 200 µs for a sum tree in
-numpy. Below some 20,000 entries a plain sum over priorities is as fast as the tree, and nothing is said.
+**Residual.** 10 µs per batch for random indices, 20 µs for an index that is kept up to date, 200 µs for a sum tree in
+numpy. Below about 20,000 entries, summing the priorities is as fast as a tree, and nothing is reported.
 """
 
 from __future__ import annotations
@@ -27,27 +20,19 @@ import re
 from dataclasses import dataclass, replace
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    HotLine,
-    busy_ns,
-    duration,
-    growth,
-    hottest,
-    indices,
-    left_over,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.evidence import HotLine, duration, growth, hottest
+from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
+from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over, total_ns
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A way of drawing that looks at the whole buffer, and what drawing the same costs where it does not."""
+    """A way of sampling that goes through the whole buffer, and the cost of an efficient one."""
 
     pattern: re.Pattern[str]
     fixed_ns: float
-    told: str
+    action: str
 
 
 KINDS = (
@@ -69,7 +54,7 @@ KINDS = (
             r"|\.(nonzero|argsort|sort|cumsum|sum|max|min|copy)\(|(?<![\w.])(sorted|sum|max|min|list)\("
         ),
         20_000,
-        "looks through all that is stored",
+        "goes through everything that is stored",
     ),
 )
 """The first that matches a line decides. What is left: `randint` and a gather; a descent of a sum tree for the
@@ -81,29 +66,29 @@ SLOW_INDEX = 4.0
 100,000 six times, of a million thirty times."""
 FEWEST_SAMPLES = 10
 ADVICE = """\
-Draw with a cost that does not depend on the size of the buffer:
+Sample at a cost that does not depend on the size of the buffer:
     i = np.random.randint(0, self.size, batch_size)      # not choice(replace=False), not randperm(n)[:k]
     self.starts[self.num_starts] = first; self.num_starts += 1   # what fits is noted when it is stored
     i = self.tree.find(np.random.rand(k) * self.tree.total)      # priorities: a sum tree, O(log n)
     self.memory[self.at] = item                          # a list or arrays as a ring: a deque has no fast index"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find time on lines that look at the whole buffer for each batch."""
     pool = loop.where(lambda atom: atom.own is not None and _draws(loop, atom))
     calls = max(sample_calls(loop, pool), 1)
-    claimed, fixed_ns, told = _scans(pool, calls)
+    claimed, fixed_ns, actions = _scans(pool, calls)
     indexed, left = _deque(pool)
     if indexed and busy_ns(indexed) > busy_ns(claimed):
         cause = _cause(loop, indexed, clamped(left, left / 2, 2 * left), ["items of a deque are taken by index"], calls)
         return [replace(cause, sweeps=0)]
     if not claimed:
         return []
-    return [_cause(loop, claimed, left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns), told, calls)]
+    return [_cause(loop, claimed, left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns), actions, calls)]
 
 
 def _draws(loop: Loop, atom: Atom) -> bool:
-    """Say whether an atom can be part of drawing a batch; outside of replay only in plain code of an update."""
+    """Return whether an atom can be part of drawing a batch; outside of replay only in plain code of an update."""
     if Phase.SAMPLE in loop.phases(atom.node):
         return True
     plain = atom.node.kind == "gap" and atom.node.phase in LEARNING and not loop.beside_env(atom.node)
@@ -127,7 +112,7 @@ def _scans(pool: list[Atom], calls: int) -> tuple[list[Atom], float, list[str]]:
         if atom.own is not None:
             by_line.setdefault((atom.own.file, atom.own.line), []).append(atom)
     claimed: list[Atom] = []
-    fixed_ns, told = 0.0, []
+    fixed_ns, actions = 0.0, []
     for (file, line), atoms in sorted(by_line.items(), key=lambda each: -total_ns(each[1])):
         text = atoms[0].own.text if atoms[0].own else ""
         kind = next((each for each in KINDS if each.pattern.search(text)), None)
@@ -136,8 +121,8 @@ def _scans(pool: list[Atom], calls: int) -> tuple[list[Atom], float, list[str]]:
         claimed += atoms
         fixed_ns += kind.fixed_ns * calls
         where = HotLine(file, line, text, total_ns(atoms))
-        told.append(f"line {where.line} {kind.told}: {duration(where.ns / calls)} a batch")
-    return claimed, fixed_ns, told
+        actions.append(f"line {where.line} {kind.action}: {duration(where.ns / calls)} a batch")
+    return claimed, fixed_ns, actions
 
 
 def _deque(pool: list[Atom]) -> tuple[list[Atom], float]:
@@ -155,20 +140,22 @@ def _is_sample(frame) -> bool:
     return not frame.own and frame.function == "Random.sample"
 
 
-def _cause(loop: Loop, claimed: list[Atom], residual: Residual, told: list[str], calls: int) -> Cause:
+def _cause(loop: Loop, claimed: list[Atom], residual: Residual, actions: list[str], calls: int) -> Cause:
     grown = growth(loop, Phase.SAMPLE, "updates")
     return Cause(
-        rule="growing_sample",
-        title="Drawing a batch takes time with the size of the buffer, not of the batch.",
+        title="Sampling a batch takes longer the larger the buffer is.",
         atoms=indices(claimed),
         residual=residual,
         evidence=(
             f"{duration(total_ns(claimed) / calls)} a batch to choose it",
-            *told[:3],
-            *([f"a batch takes {grown:.2f} times as long at the end of the recording as at its start"]
-              if grown > 1.1 else []),
+            *actions[:3],
+            *(
+                [f"a batch takes {grown:.2f} times as long at the end of the recording as at its start"]
+                if grown > 1.1
+                else []
+            ),
             hottest(loop, claimed),
         ),
         advice=ADVICE,
         sweeps=calls,
-    )  # fmt: skip
+    )

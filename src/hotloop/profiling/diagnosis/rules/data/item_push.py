@@ -1,22 +1,10 @@
-"""The transitions of a vector step are stored one by one, fetched with .item(), .cpu(), .numpy().
+"""The transitions of a vector step are stored one environment at a time, each value fetched separately.
 
-**Cause.** The transitions of a vector step are stored one environment at a time, each value fetched with `.item()`,
-`.cpu()` or `.numpy()`.
+**Seen by.** With four environments or more: at least half as many store calls per vector step as environments. The rule
+claims the time of storing and of lines with `.item()`, `.cpu()` or `.numpy()`. If there are no store calls, because
+transitions are kept in a plain list, at least half as many fetched values per vector step as environments.
 
-**Seen by.** With four environments or more: store calls for each vector step, at least half as many as environments.
-The time claimed is that of storing and of the lines that fetch. Where no store calls are seen (transitions kept in a
-plain list), values fetched for each vector step, at least half as many, and the lines that fetch them.
-
-**Cure.**
-```python
-at = (self.position + np.arange(n)) % self.capacity
-self.states[at] = states.cpu().numpy()
-self.actions[at] = actions.cpu().numpy()
-self.rewards[at] = rewards.cpu().numpy()
-self.position = (self.position + n) % self.capacity
-```
-
-**Residual.** 60 µs a vector step: ten array calls.
+**Residual.** 60 µs per vector step: ten array calls.
 """
 
 from __future__ import annotations
@@ -24,16 +12,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    HOST_SYNC,
-    grow,
-    hottest,
-    indices,
-    left_over,
-    matching,
-    times,
-)
-from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.evidence import hottest, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import HOST_SYNC, grow, indices, left_over, matching
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop
 
 KEEPS = re.compile(r"\.(push|add|append|store|remember|insert|put)\w*\(")
@@ -52,10 +33,10 @@ Fetch once per vector step and store all environments at once:
     self.position = (self.position + n) % self.capacity"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find stores that are called, or values that are fetched, once for every environment."""
     if loop.num_envs < FEWEST_ENVS or not loop.vector_steps:
-        return []
+        return
     storing = [node for node in loop.thread.nodes if node.phase is Phase.STORE and node.kind == "span"]
     pushes = sum(node.calls for node in storing) / loop.vector_steps
     syncs = loop.host_syncs / loop.vector_steps
@@ -70,22 +51,17 @@ def find(loop: Loop) -> list[Cause]:
         seeds = matching(pool, HOST_SYNC)
     claimed = grow(seeds, pool) if seeds else []
     if not claimed:
-        return []
+        return
     steps = loop.vector_steps
-    return [
-        Cause(
-            rule="item_push",
-            title="Transitions are stored one environment at a time, value by value.",
-            atoms=indices(claimed),
-            residual=left_over(
-                claimed, steps * BATCHED_PUSH_NS, steps * BATCHED_PUSH_NS / 2, steps * 2 * BATCHED_PUSH_NS
-            ),
-            evidence=(
-                f"{times(pushes)} store calls and {times(syncs)} values fetched from tensors "
-                f"for each vector step of {times(loop.num_envs)} environments",
-                f"{times(syncs / loop.num_envs)} host syncs an environment step",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+    yield Cause(
+        title="Transitions are stored one environment at a time, value by value.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, steps * BATCHED_PUSH_NS, steps * BATCHED_PUSH_NS / 2, steps * 2 * BATCHED_PUSH_NS),
+        evidence=(
+            f"{times(pushes)} store calls and {times(syncs)} values fetched from tensors "
+            f"for each vector step of {times(loop.num_envs)} environments",
+            f"{times(syncs / loop.num_envs)} host syncs an environment step",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )

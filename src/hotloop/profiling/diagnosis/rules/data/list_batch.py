@@ -1,22 +1,13 @@
-"""A batch is built from a Python list of arrays, list → numpy → torch, each time it is sampled.
+"""Each batch is built from a Python list of arrays: list → numpy → torch.
 
-**Cause.** Replay is a Python list or deque of transitions, and each batch goes list → numpy → torch. Every
-transition is touched by the interpreter, and every byte is copied two or three times into fresh memory.
+The interpreter handles every transition, and every byte is copied two or three times into fresh memory.
 
-**Seen by.** Time, outside of acting and stepping, on lines that make an array out of a list: `np.array(x)`,
-`np.stack(...)`, `torch.FloatTensor(...)`, `torch.tensor(...)` without an index into a whole array. The evidence is
-the bytes of a batch, the time it takes, and how far that is from the machine's measured copy speed.
+**Seen by.** Time, outside of acting and stepping, on lines that make an array from a list: `np.array(x)`,
+`np.stack(...)`, `torch.FloatTensor(...)` or `torch.tensor(...)` without indexing a whole array. The evidence compares
+the bytes of a batch and its time with the machine's measured copy speed.
 
-**Cure.**
-```python
-self.obs = np.zeros((capacity, *shape), np.uint8)  # once; one array a field
-self.obs[self.at] = obs  # add
-i = np.random.randint(0, self.size, batch_size)  # sample
-obs = torch.from_numpy(self.obs[i]).float().div_(255)  # one gather, one conversion
-```
-
-**Residual.** 25 µs a batch for five indexing calls, plus one and a half times the batch's bytes at the measured copy
-speed; where transitions are heavier than 100 kB, the bytes of a window of uint8 frames (5/32).
+**Residual.** 25 µs per batch for five indexing calls, plus one and a half times the batch's bytes at the measured copy
+speed. If transitions are larger than 100 kB, the bytes of a window of uint8 frames (5/32).
 """
 
 from __future__ import annotations
@@ -24,20 +15,10 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    copy_speed,
-    duration,
-    grow,
-    hottest,
-    indices,
-    left_over,
-    own_text,
-    percent,
-    size,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause
-from hotloop.profiling.diagnosis.printed_timings import convolutions_told
+from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, percent, size
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.printed_timings import convolution_evidence
+from hotloop.profiling.diagnosis.selection import grow, indices, left_over, own_text, total_ns
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
 
 FROM_LIST = re.compile(
@@ -67,12 +48,12 @@ Keep transitions in preallocated arrays and gather a batch by index:
 
 
 def builds_from_list(text: str, sampling: bool) -> bool:
-    """Say whether a line turns a list of arrays into one array: no index into a whole array in it."""
+    """Return whether a line turns a list of arrays into one array: no index into a whole array in it."""
     builds = FROM_LIST.search(text) or (sampling and OF_TENSORS.search(text))
     return bool(builds) and (not SUBSCRIPT.search(text) or " for " in text)
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find batches built from lists: in replay, or between the spans of an update, not inside of networks."""
     pool = loop.where(
         lambda atom: (
@@ -83,7 +64,7 @@ def find(loop: Loop) -> list[Cause]:
     )
     seeds = [a for a in pool if builds_from_list(own_text(a), Phase.SAMPLE in loop.phases(a.node))]
     if not seeds:
-        return []
+        return
     # Each line that builds an array is a column of the batch.
     columns = len({(atom.own.file, atom.own.line) for atom in seeds if atom.own is not None})
     seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]
@@ -104,17 +85,14 @@ def find(loop: Loop) -> list[Cause]:
             f"{size(moved / calls)} a batch in {duration(total_ns(claimed) / calls)}: {size(speed)}/s, "
             f"{percent(speed / copy_speed(loop))} of this machine's copy speed of {size(copy_speed(loop))}/s"
         )
-    return [
-        Cause(
-            rule="list_batch",
-            title="Batches are built from a Python list of arrays: list → numpy → torch.",
-            atoms=indices(claimed),
-            residual=residual,
-            evidence=(*evidence, *convolutions_told(loop)),
-            advice=ADVICE,
-            sweeps=calls if moved / calls > SWEPT_BYTES else 0,
-        )
-    ]
+    yield Cause(
+        title="Batches are built from a Python list of arrays: list → numpy → torch.",
+        atoms=indices(claimed),
+        residual=residual,
+        evidence=(*evidence, *convolution_evidence(loop)),
+        advice=ADVICE,
+        sweeps=calls if moved / calls > SWEPT_BYTES else 0,
+    )
 
 
 def _sample_calls(loop: Loop, claimed: list[Atom]) -> int:

@@ -1,22 +1,13 @@
 """Experience goes through a locked queue one transition at a time.
 
-**Cause.** Experience goes one transition at a time through a queue: pickled, written to a pipe by a feeder thread,
-read and unpickled under a lock.
+Each transition is pickled, written to a pipe by a feeder thread, and read and unpickled under a lock.
 
-**Seen by.** Calls of queues and locks in the main thread, at least 0.2 for each environment step of all processes.
-The evidence names what the other processes and feeder threads spend in queues. Waiting for the workers of a vector
-environment is not meant.
+**Seen by.** At least 0.2 calls of queues and locks in the main thread per environment step of all processes. The
+evidence shows the time that other processes and feeder threads spend in queues. Waiting for the workers of a vector
+environment is not covered.
 
-**Cure.**
-```python
-block = shared_memory.SharedMemory(create=True, size=slots * slot_bytes)
-frames = np.ndarray((slots, T, 84, 84), np.uint8, block.buf)  # in every process, no copy
-frames[slot, t] = frame  # collector: one writer a stripe
-ready.send(slot)  # once in T steps, not once a step
-```
-
-**Residual.** Without queues a run takes as long as its busiest process computes, and as long as the cores need for
-the work of all; what exceeds the learner's own work is still spent waiting.
+**Residual.** Without queues, a run takes as long as its busiest process computes, and at least as long as the cores
+need for all work. If that is more than the learner's own work, the difference is still spent waiting.
 """
 
 from __future__ import annotations
@@ -25,8 +16,9 @@ import re
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, percent, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
+from hotloop.profiling.diagnosis.selection import indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Frame, Node, Process, Sample, Thread
 
@@ -43,7 +35,7 @@ Let each collector write whole fragments into its own stripe of shared memory, a
     frames = np.ndarray((slots, T, 84, 84), np.uint8, block.buf)   # in every process, no copy
     frames[slot, t] = frame                                        # collector: one writer a stripe
     ready.send(slot)                                               # once in T steps, not once a step
-Nothing is pickled on the way, and nobody holds a lock while copying."""
+Nothing is pickled, and no lock is held while copying."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +47,7 @@ class Work:
     queue_ns: float
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find time in queues and their pickling, where they carry about one item an environment step."""
     claimed = loop.where(lambda atom: _of_queue(loop, atom.node) or _in_queue(atom.stack))
     outermost = [n for n in loop.thread.nodes if _is_queue(n) and not _of_queue(loop, loop.parent(n))]
@@ -63,7 +55,7 @@ def find(loop: Loop) -> list[Cause]:
     per_step = calls / max(loop.env_steps, 1)
     between = [a for a in claimed if any(PROCESSES.search(frame.file) for frame in a.stack)]
     if not claimed or per_step < LEAST_PER_STEP or total_ns(between) < LEAST_BETWEEN * total_ns(claimed):
-        return []
+        return
     works = [_work(process) for process in loop.trace.processes]
     waiting = 1.0 - sum(atom.cpu_ns for atom in claimed) / max(total_ns(claimed), 1.0)
     elsewhere = [
@@ -71,22 +63,18 @@ def find(loop: Loop) -> list[Cause]:
         for work in works[1:]
         if work.cpu_ns and work.queue_ns > 0.05 * work.cpu_ns
     ]
-    return [
-        Cause(
-            rule="queue_contention",
-            title="Experience passes one item at a time through a locked, pickling queue.",
-            atoms=indices(claimed),
-            residual=_residual(loop, works, total_ns(claimed)),
-            evidence=(
-                f"{times(per_step)} queue calls an environment step, "
-                f"{duration(total_ns(claimed) / max(calls, 1))} each",
-                f"{percent(waiting)} of that time is waiting, the rest pickling and copying",
-                *elsewhere[:3],
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+    yield Cause(
+        title="Experience passes one item at a time through a locked, pickling queue.",
+        atoms=indices(claimed),
+        residual=_residual(loop, works, total_ns(claimed)),
+        evidence=(
+            f"{times(per_step)} queue calls an environment step, {duration(total_ns(claimed) / max(calls, 1))} each",
+            f"{percent(waiting)} of that time is waiting, the rest pickling and copying",
+            *elsewhere[:3],
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )
 
 
 def _residual(loop: Loop, works: list[Work], claimed_ns: float) -> Residual:
@@ -97,7 +85,7 @@ def _residual(loop: Loop, works: list[Work], claimed_ns: float) -> Residual:
     """
     own_ns = loop.wall_ns - claimed_ns
     left = [max(work.cpu_ns - work.queue_ns, 0.0) for work in works]
-    cores = max(int(loop.machine.get("cores") or 1), 1)
+    cores = max(loop.machine.cores or 1, 1)
     needed_ns = max(own_ns, max(left[1:], default=0.0), sum(left) / cores)
     wait = max(needed_ns - own_ns, 0.0) / max(claimed_ns, 1.0)
     return clamped(wait + 0.03, 0.6 * wait, 1.4 * wait + 0.1)

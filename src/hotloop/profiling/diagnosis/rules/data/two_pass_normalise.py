@@ -1,23 +1,15 @@
-"""Image batches are made float and normalised in several passes, each into new memory.
+"""Image batches are converted to float and normalised in several passes, each into new memory.
 
-**Cause.** Frames are made float, divided, shifted and divided again, each time into a new block of memory. What costs
-is the traffic and the page faults of fresh blocks. 128 stacks of 4 × 84 × 84, in ms: `x.float()` 0.9,
+The cost is memory traffic and the page faults of fresh memory. For 128 stacks of 4 × 84 × 84, in ms: `x.float()` 0.9,
 `x.float().div_(255)` 1.5, `x.float() / 255` 2.9, `(x.float() / 255 - mean) / std` 9.5, the same through float64 in
-numpy 9.7. (`x / 255` straight from bytes takes 2.9 as well: the mixed types are not vectorised.)
+numpy 9.7. (`x / 255` directly from bytes also takes 2.9, because mixed types are not vectorised.)
 
-**Seen by.** A function of your own that divides by 255 and makes three passes or more over the batch, by what its
-lines say; at least 200 µs an update. `x.float() / 255` alone is what everybody writes, and is left alone.
+**Seen by.** A function of your own that divides by 255 and, according to its lines, makes three or more passes over the
+batch; at least 200 µs per update. A plain `x.float() / 255` is common and not reported.
 
-**Cure.**
-```python
-self.x = torch.empty(batch, 4, 84, 84)  # once
-self.x.copy_(torch.from_numpy(frames)).mul_(1 / (255 * std)).sub_(mean / std)  # uint8 in, nothing new made
-# or leave the scale to the first layer: conv1.weight /= 255 * std, the mean into conv1.bias, then x.float()
-```
-
-**Residual.** Relative to a pass into new memory, a conversion from bytes costs 0.4, a pass in place 0.25, one in
-float64 1.5; left are three passes over memory that is there (0.6 to 1.7 times that). How much a page fault costs
-differs most between machines: on a virtual one we saw 8,000 faults of 2 µs in an update that made four passes.
+**Residual.** Relative to a pass into new memory, a conversion from bytes costs 0.4, a pass in place 0.25, a pass in
+float64 1.5. After the fix, three passes in place remain (0.6 to 1.7 times that). The cost of a page fault varies most
+between machines: on a virtual machine, an update with four passes had 8,000 faults of 2 µs.
 """
 
 from __future__ import annotations
@@ -25,17 +17,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    Function,
-    busy_ns,
-    duration,
-    function_of,
-    hottest,
-    indices,
-    own_text,
-    times,
-)
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import busy_ns, by_function, function_of, indices, own_text
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 
 CONVERTS = re.compile(
@@ -71,36 +55,29 @@ def passes(text: str) -> list[float]:
     return [CONVERT] * len(CONVERTS.findall(text)) + [whole] * counted
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find own functions that pass over image batches three times or more to normalise them."""
     pool = loop.where(lambda a: a.own is not None and a.node.phase not in ELSEWHERE and bool(passes(own_text(a))))
-    groups: dict[Function, list[Atom]] = {}
-    for atom in pool:
-        if atom.own is not None:
-            groups.setdefault(function_of(atom.own), []).append(atom)
     claimed: list[Atom] = []
     counted: list[float] = []
-    for atoms in groups.values():
+    for atoms in by_function(pool).values():
         made = [cost for text in {(a.own.line, a.own.text) for a in atoms if a.own} for cost in passes(text[1])]
         if len(made) >= FEWEST_PASSES and any(SCALES.search(own_text(atom)) for atom in atoms):
             claimed += atoms
             counted += made
     batches = max(loop.updates, 1)
     if not claimed or busy_ns(claimed) / batches < LEAST_NS:
-        return []
+        return
     left = 3 * PASS_IN_PLACE * len({function_of(a.own) for a in claimed if a.own}) / sum(counted)
-    return [
-        Cause(
-            rule="two_pass_normalise",
-            title=f"Image batches are normalised in {times(len(counted))} passes over memory.",
-            atoms=indices(claimed),
-            residual=clamped(left, 0.6 * left, 1.7 * left),
-            evidence=(
-                f"{duration(busy_ns(claimed) / batches)} an update on converting and scaling",
-                f"{times(len(counted))} passes seen, most of them into a new block of memory",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-            sweeps=batches,
-        )
-    ]
+    yield Cause(
+        title=f"Image batches are normalised in {times(len(counted))} passes over memory.",
+        atoms=indices(claimed),
+        residual=clamped(left, 0.6 * left, 1.7 * left),
+        evidence=(
+            f"{duration(busy_ns(claimed) / batches)} an update on converting and scaling",
+            f"{times(len(counted))} passes seen, most of them into a new block of memory",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+        sweeps=batches,
+    )

@@ -1,41 +1,22 @@
-"""Features or searches are computed by Python loops, environment by environment, cell by cell.
+"""Features or searches are computed by Python loops over environments and cells.
 
-**Cause.** Features or a search (flood fill, breadth-first search) run as Python loops over environments and cells.
+Typical examples are flood fill and breadth-first search.
 
-**Seen by.** Functions of your own that spend a quarter or more of their time on lines on which vectorised code spends
-none: `for`, `while`, `if`, `append`, `popleft`, `len(...)`. In the environment, or just before or after its step;
-either a search, or a loop with four environments or more; at least 5 µs an environment step.
+**Seen by.** Functions of your own that spend at least a quarter of their time on lines that vectorised code does not
+have: `for`, `while`, `if`, `append`, `popleft`, `len(...)`. They must run in the environment, or directly before or
+after its step, and be a search, or a loop with four or more environments; at least 5 µs per environment step.
 
-**Cure.**
-```python
-@numba.njit(cache=True)
-def reachable(blocked, starts, out):  # [N, H, W] bool, [N, 2] int, [N] int
-    for n in range(len(starts)):  # same loops, machine speed
-        ...
-
-
-reachable(boards, heads, features[:, 10])  # one call a vector step
-```
-
-**Residual.** 3 % (1 to 10 %): a compiled loop is some 30 times faster. Callers that exist only for the loop are
-claimed with it.
+**Residual.** 3 % (1 to 10 %): a compiled loop is about 30 times faster. Callers that exist only for the loop are
+claimed as well.
 """
 
 from __future__ import annotations
 
 import re
 
-from hotloop.profiling.diagnosis.evidence import (
-    Function,
-    busy_ns,
-    duration,
-    function_of,
-    hottest,
-    indices,
-    times,
-    with_callers,
-)
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices, with_callers
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop
 
 INTERPRETED = re.compile(
@@ -58,42 +39,36 @@ Compile the loop over environments and cells into one kernel call (or vectorise 
     reachable(boards, heads, self.features[:, 10])   # one call a vector step"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find the user's own interpreted loops inside the environment."""
     pool = loop.where(lambda a: bool(a.stack) and a.stack[0].own and _features(loop, a))
-    groups: dict[Function, list[Atom]] = {}
-    for atom in pool:
-        groups.setdefault(function_of(atom.stack[0]), []).append(atom)
-    looping = [atom for atoms in groups.values() if _interpreted(loop, atoms) for atom in atoms]
+    looping = [atom for atoms in by_function(pool).values() if _interpreted(loop, atoms) for atom in atoms]
     claimed = with_callers(loop, looping) if looping else []
     per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1)
     if not claimed or per_step_ns < LEAST_NS:
-        return []
-    return [
-        Cause(
-            rule="python_loop",
-            title="The environment's features or search run as Python loops, one environment at a time.",
-            atoms=indices(claimed),
-            residual=clamped(0.03, 0.01, 0.1),
-            evidence=(
-                f"{duration(per_step_ns)} of interpreted Python an environment step, "
-                f"{times(loop.num_envs)} environments a vector step",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+        return
+    yield Cause(
+        title="The environment's features or search run as Python loops, one environment at a time.",
+        atoms=indices(claimed),
+        residual=clamped(0.03, 0.01, 0.1),
+        evidence=(
+            f"{duration(per_step_ns)} of interpreted Python an environment step, "
+            f"{times(loop.num_envs)} environments a vector step",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )
 
 
 def _features(loop: Loop, atom: Atom) -> bool:
-    """Say whether an atom can be the making of observations: in the environment, or just before or after it."""
+    """Return whether an atom may compute observations: in the environment, or directly before or after it."""
     if loop.phases(atom.node) & ENVIRONMENT:
         return True
     return atom.node.phase not in LEARNING and loop.beside_env(atom.node)
 
 
 def _interpreted(loop: Loop, atoms: list[Atom]) -> bool:
-    """Say whether a function loops in Python: a search, or a loop over many environments."""
+    """Return whether a function loops in Python: a search, or a loop over many environments."""
     texts = [(atom.stack[0].text, atom.ns) for atom in atoms]
     whole = sum(ns for _, ns in texts)
     loops = any(LOOPING.search(text) for text, _ in texts)

@@ -1,21 +1,10 @@
-"""The same value is computed again at every access, from many places, many times a step.
+"""A property or a method without arguments computes the same value again at each access, many times per step.
 
-**Cause.** A property, or a method without arguments, computes the same value again at each access, many times a step.
+**Seen by.** Functions of your own, outside of learning, called from a line with `.name` (a property, read from two or
+more places) or `.name()` (three or more). A `cached_property` is not matched.
 
-**Seen by.** Functions of your own, outside of learning, entered from a line that says `.name` (a property, read from
-two places or more) or `.name()` (three or more). A `cached_property` is not seen this way.
-
-**Cure.**
-```python
-@functools.cached_property  # was @property; the state does not change after it is made
-def full_location(self): ...
-
-
-self.is_loaded = bool(np.isin(tiles, WALKABLE).any())  # once, where the object is made
-```
-
-**Residual.** One computation for all reads of a step. Reads are estimated from the time of each line that reads: an
-ordinary line reads once, a line in a loop more often.
+**Residual.** One computation per step for all reads. The number of reads is estimated from the time of each reading
+line: an ordinary line reads once, a line in a loop more often.
 """
 
 from __future__ import annotations
@@ -26,17 +15,9 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from hotloop.profiling.diagnosis.evidence import (
-    Function,
-    bare_name,
-    duration,
-    function_of,
-    hottest,
-    indices,
-    times,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import Function, bare_name, function_of, indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
 from hotloop.profiling.trace.model import Frame
 
@@ -78,7 +59,7 @@ class Getter:
         return max(self.ns / ordinary_ns if ordinary_ns else 0.0, float(len(self.sites)))
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find time inside getters that are read from several places, outside of learning."""
     pool = loop.where(lambda atom: bool(atom.stack) and not (loop.phases(atom.node) & LEARNING))
     getters: dict[Function, Getter] = {}
@@ -116,16 +97,15 @@ def _cause(loop: Loop, claimed: list[Atom], repeated: dict[Function, Getter]) ->
     everything = sum(getter.ns for getter in repeated.values())
     left = sum(getter.ns / getter.reads for getter in repeated.values()) / everything
     names = sorted(repeated, key=lambda key: -repeated[key].ns)[:4]
-    told = ", ".join(f"{name[1].rsplit('.', 1)[-1]} from {len(repeated[name].sites)} places" for name in names)
+    places = ", ".join(f"{name[1].rsplit('.', 1)[-1]} from {len(repeated[name].sites)} places" for name in names)
     constants = sum(atom.ns for atom in claimed if atom.own and CONSTANT.search(atom.own.text))
     return Cause(
-        rule="recomputed_property",
         title=f"{names[0][1].rsplit('.', 1)[-1]} and the like are computed again at every access.",
         atoms=indices(claimed),
         residual=clamped(left, left / 2, 2 * left),
         evidence=(
             f"{duration(whole / steps)} an environment step inside {times(len(repeated))} getters",
-            f"read in lines seen: {told}",
+            f"read on sampled lines: {places}",
             *([f"{duration(constants / steps)} of it tests membership in a constant (isin)"] if constants else []),
             hottest(loop, claimed),
         ),

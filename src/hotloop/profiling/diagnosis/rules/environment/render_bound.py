@@ -1,20 +1,11 @@
-"""Most of an environment's step goes into drawing a picture.
+"""Most of an environment step is drawing an image.
 
-**Cause.** Most of an environment step is drawing a picture: large, anti-aliased, shrunk afterwards, and drawn again
-although most of it did not change.
+The image is large, anti-aliased, shrunk afterwards, or redrawn although most of it did not change.
 
 **Seen by.** Time in `render`, in functions that draw, in PIL, pygame, OpenCV or matplotlib: at least 30 % of the
-environment's time and at least 200 µs an environment step.
+environment's time and at least 200 µs per environment step.
 
-**Cure.**
-```python
-self.background = self._draw_board()  # once an episode, [128, 128, 3] uint8
-frame = self.background.copy()
-for y, x, sprite, mask in self.moving():  # small precomputed sprites
-    np.copyto(frame[y : y + S, x : x + S], sprite, where=mask)
-```
-
-**Residual.** 100 µs an environment step (33 to 300 µs): some tens of array operations.
+**Residual.** 100 µs per environment step (33 to 300 µs): a few dozen array operations.
 """
 
 from __future__ import annotations
@@ -22,18 +13,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    bare_name,
-    busy_ns,
-    duration,
-    hottest,
-    indices,
-    left_over,
-    own_text,
-    percent,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, indices, left_over, own_text, total_ns
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
 
 LIBRARY = re.compile(r"[/\\](PIL|pygame|cv2|matplotlib|cairo|OpenGL|pyglet|skimage)[/\\]")
@@ -51,35 +33,32 @@ Draw at the size the agent sees, on a copy of what does not change:
 Train without render_mode, and draw only the frames that are observed."""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find drawing that takes a large part of the environment's time."""
     around = ENVIRONMENT | {Phase.OTHER, Phase.ACT, Phase.STORE}
     pool = loop.where(lambda atom: bool(loop.phases(atom.node) & ENVIRONMENT) or atom.node.phase in around)
     claimed = [atom for atom in pool if _draws(loop, atom)]
     env_ns = total_ns(atom for atom in pool if loop.phases(atom.node) & ENVIRONMENT)
     steps = max(loop.env_steps, 1)
-    # A script that draws without any environment, such as plots, is none of this rule's.
+    # Drawing without an environment, such as plots, is not covered.
     if not claimed or not env_ns or total_ns(claimed) < LEAST_OF_ENV * env_ns:
-        return []
+        return
     if busy_ns(claimed) / steps < 2 * DIRECT_DRAW_NS:
-        return []
-    # Pictures may be drawn beside the environment's own spans, such as in a wrapper.
+        return
+    # Images may be drawn outside of the environment's spans, for example in a wrapper.
     whole_ns = env_ns + total_ns(atom for atom in claimed if not loop.phases(atom.node) & ENVIRONMENT)
-    return [
-        Cause(
-            rule="render_bound",
-            title="Most of an environment step is drawing the picture.",
-            atoms=indices(claimed),
-            residual=left_over(claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS),
-            evidence=(
-                f"drawing takes {duration(total_ns(claimed) / steps)} of the "
-                f"{duration(whole_ns / steps)} of an environment step ({percent(total_ns(claimed) / whole_ns)})",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-            sweeps=steps,
-        )
-    ]
+    yield Cause(
+        title="Most of an environment step is drawing the picture.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS),
+        evidence=(
+            f"drawing takes {duration(total_ns(claimed) / steps)} of the "
+            f"{duration(whole_ns / steps)} of an environment step ({percent(total_ns(claimed) / whole_ns)})",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+        sweeps=steps,
+    )
 
 
 def _draws(loop: Loop, atom: Atom) -> bool:

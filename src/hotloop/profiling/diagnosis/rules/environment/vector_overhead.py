@@ -1,26 +1,17 @@
-"""Carrying environments to processes, or copying what they return, costs more than they do.
+"""Sending steps to worker processes, or copying their results, costs more than the environments themselves.
 
-**Cause.** Environments that take some ten microseconds a step run in processes of their own. For each step a process
-is woken, an action is pickled into a pipe and an answer read from another: here 210 µs of the main thread for each
-step of CartPole, whose own work is 15 µs. Or, in one process: a vector environment copies more than its environments
-compute.
+Environments that take about ten microseconds per step run in processes of their own. Each step wakes a process, pickles
+an action into a pipe and reads the answer from another: 210 µs of the main thread per step of CartPole, whose own work
+takes 15 µs. Or a vector environment in the same process copies more than its environments compute.
 
-**Seen by.** Worker processes that step environments and have tables of their own. What one step takes there (the
-median), times the steps, is less than half of the time that the main thread is in the vector environment. For copies:
-stacks inside a vector environment in `deepcopy`, `concatenate` and the like, at least 200 µs a vector step and more
-than the environments.
+**Seen by.** Worker processes that step environments. The median time of a step there, times the number of steps, is
+less than half of the main thread's time in the vector environment. For copies: stacks inside a vector environment in
+`deepcopy`, `concatenate` and the like, at least 200 µs per vector step and more than the environments take.
 
-**Cure.**
-```python
-env = gym.vector.SyncVectorEnv([make_env] * n)  # was AsyncVectorEnv; SB3: DummyVecEnv, was SubprocVecEnv
-env = gym.make_vec("CartPole-v1", num_envs=n, vectorization_mode="vector_entry_point")  # all in one array
-```
+**Residual.** Per environment step, the fastest step in a process (or a third of the median, because a process that was
+just woken has cold caches) plus 8 µs for the loop around it. For copies: 40 % (15 to 70 %).
 
-**Residual.** For each environment step, the fastest step seen in a process (or a third of the median, for a process
-that was just woken finds cold caches) plus 8 µs for the loop around it. With copies: 40 % (15 to 70 %).
-
-**Not meant.** Environments heavy enough for processes: their own work is then most of the waiting. See
-`heavy_sync_env`.
+**Not covered.** Environments that are expensive enough for processes: see `heavy_sync_env`.
 """
 
 from __future__ import annotations
@@ -29,8 +20,9 @@ import re
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.env_processes import Steps, vector_nodes, worker_steps
-from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, meeting_line, percent, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
+from hotloop.profiling.diagnosis.selection import indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 from hotloop.profiling.trace.model import Node
 
@@ -55,13 +47,13 @@ Let observations be written where they are used, once:
 and keep arrays out of `info`, which is copied deeply at each step by some vector environments."""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find vector environments that cost more than what they hold."""
     steps = worker_steps(loop)
     return _processes(loop, steps) if steps else _copies(loop)
 
 
-def _processes(loop: Loop, steps: Steps) -> list[Cause]:
+def _processes(loop: Loop, steps: Steps) -> Causes:
     inside = {each.id for node in vector_nodes(loop) for each in loop.thread.subtree(node)}
     stepping = loop.where(lambda atom: atom.node.id in inside)
     acting = loop.where(lambda atom: atom.node.id not in inside and _follows(loop, atom.node))
@@ -69,36 +61,30 @@ def _processes(loop: Loop, steps: Steps) -> list[Cause]:
     env_ns = steps.median_ns * loop.env_steps
     overhead = 1.0 - env_ns / max(vector_ns, 1.0)
     if not vector_ns or overhead < LEAST_OVERHEAD:
-        return []
+        return
     residual = _residual(steps, vector_ns / max(loop.env_steps, 1))
+    waited_ns = total_ns(atom for atom in stepping if Phase.WAIT in loop.phases(atom.node))
     warm = _warm(acting)
     claimed, whole_ns = [*stepping, *acting], vector_ns + total_ns(acting)
-    return [
-        Cause(
-            rule="vector_overhead",
-            title="Sending steps to processes costs more than the environments' own work.",
-            atoms=indices(claimed),
-            residual=clamped(
-                (residual.mid * vector_ns + warm * total_ns(acting)) / whole_ns,
-                (residual.low * vector_ns + 0.8 * warm * total_ns(acting)) / whole_ns,
-                (residual.high * vector_ns + total_ns(acting)) / whole_ns,
-            ),
-            evidence=(
-                f"an environment step takes {duration(steps.median_ns)} in its process, and "
-                f"{duration(vector_ns / max(loop.env_steps, 1))} of the main thread's time",
-                f"{steps.processes} processes for {times(loop.num_envs)} environments; "
-                f"{percent(_waiting(loop, stepping))} of a vector step is waiting",
-                *(
-                    [f"acting between the steps takes {times(1 / warm)} times as long as it does at best"]
-                    if warm
-                    else []
-                ),
-                hottest(loop, stepping, 1),
-            ),
-            advice=PROCESS_ADVICE,
-            blame=meeting_line(stepping),
-        )
-    ]
+    yield Cause(
+        title="Sending steps to processes costs more than the environments' own work.",
+        atoms=indices(claimed),
+        residual=clamped(
+            (residual.mid * vector_ns + warm * total_ns(acting)) / whole_ns,
+            (residual.low * vector_ns + 0.8 * warm * total_ns(acting)) / whole_ns,
+            (residual.high * vector_ns + total_ns(acting)) / whole_ns,
+        ),
+        evidence=(
+            f"an environment step takes {duration(steps.median_ns)} in its process, and "
+            f"{duration(vector_ns / max(loop.env_steps, 1))} of the main thread's time",
+            f"{steps.processes} processes for {times(loop.num_envs)} environments; "
+            f"{percent(waited_ns / vector_ns)} of a vector step is waiting",
+            *([f"acting between the steps takes {times(1 / warm)} times as long as it does at best"] if warm else []),
+            hottest(loop, stepping, 1),
+        ),
+        advice=PROCESS_ADVICE,
+        blame=meeting_line(stepping),
+    )
 
 
 def _residual(steps: Steps, present_ns: float) -> Residual:
@@ -112,7 +98,7 @@ def _residual(steps: Steps, present_ns: float) -> Residual:
 
 
 def _follows(loop: Loop, node: Node) -> bool:
-    """Say whether a node is what the main thread does just after it slept: it finds its caches cold."""
+    """Return whether a node runs directly after the main thread waited, with cold caches."""
     return node.phase in (Phase.ACT, Phase.OBSERVE) and (node.kind == "span" or loop.beside_env(node))
 
 
@@ -123,31 +109,23 @@ def _warm(acting: list[Atom]) -> float:
     return sum(node.min_ns * node.calls for node in nodes if node.calls >= FEWEST_CALLS) / whole if whole else 1.0
 
 
-def _waiting(loop: Loop, claimed: list[Atom]) -> float:
-    waited = total_ns(atom for atom in claimed if Phase.WAIT in loop.phases(atom.node))
-    return waited / max(total_ns(claimed), 1.0)
-
-
-def _copies(loop: Loop) -> list[Cause]:
+def _copies(loop: Loop) -> Causes:
     """Find copying inside a vector environment of this process that outweighs the environments in it."""
     nodes = {node.id: node for node in vector_nodes(loop)}
     copying = loop.where(lambda atom: atom.node.id in nodes and any(COPIES.match(f.function) for f in atom.stack))
     beneath = sum(node.total_ns - node.self_ns for node in nodes.values())
     per_step_ns = total_ns(copying) / max(loop.vector_steps, 1)
     if loop.num_envs < 2 or not beneath or total_ns(copying) < beneath or per_step_ns < LEAST_COPY_NS:
-        return []
-    return [
-        Cause(
-            rule="vector_overhead",
-            title="The vector environment spends more time on copying than its environments on stepping.",
-            atoms=indices(copying),
-            residual=clamped(0.4, 0.15, 0.7),
-            evidence=(
-                f"{duration(per_step_ns)} of copying a vector step of {times(loop.num_envs)} environments, "
-                f"which take {duration(beneath / max(loop.vector_steps, 1))}",
-                hottest(loop, copying, 1),
-            ),
-            advice=COPY_ADVICE,
-            blame=meeting_line(copying),
-        )
-    ]
+        return
+    yield Cause(
+        title="The vector environment spends more time on copying than its environments on stepping.",
+        atoms=indices(copying),
+        residual=clamped(0.4, 0.15, 0.7),
+        evidence=(
+            f"{duration(per_step_ns)} of copying a vector step of {times(loop.num_envs)} environments, "
+            f"which take {duration(beneath / max(loop.vector_steps, 1))}",
+            hottest(loop, copying, 1),
+        ),
+        advice=COPY_ADVICE,
+        blame=meeting_line(copying),
+    )

@@ -1,29 +1,23 @@
-"""The policy is called once for each environment instead of once for all of them.
+"""The policy is called once per environment instead of once for all of them.
 
-**Cause.** The policy is called once for each environment, in a Python loop. A small network's call takes 40 to 100 µs
-for one observation and hardly more for thirty: what costs is entering a dozen operations, not the arithmetic.
+A small network takes 40 to 100 µs for one observation and hardly more for thirty: the cost is in calling a dozen
+operations, not in the arithmetic.
 
-**Seen by.** With four environments or more in a vector environment: calls for acting, at least 0.8 for each environment
-step. The time claimed is that of the calls and of what lies between two of them. Environments kept in a list and
-stepped one by one cannot be told from a single one, and are not meant.
+**Seen by.** With four or more environments in a vector environment: at least 0.8 calls for acting per environment step.
+The rule claims the calls and the time between two of them. Environments that are kept in a list and stepped one by one
+look like a single environment and are not covered.
 
-**Cure.**
-```python
-obs = np.stack(observations)  # [N, ...]; a vector environment gives it so
-with torch.no_grad():
-    actions = policy(torch.from_numpy(obs)).argmax(1).numpy()  # one call for all N
-```
-
-**Residual.** One call in N, plus four times the counted FLOPs at the peak of one core. Where the network is so large
-that a batch costs N times as much, there is nothing to gain and nothing is said.
+**Residual.** One call in N, plus four times the counted FLOPs at the peak of one core. If the network is so large that
+a batch costs N times as much, there is nothing to gain and nothing is reported.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import busy_ns, duration, hottest, indices, left_over, times
-from hotloop.profiling.diagnosis.finding import Cause
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.evidence import duration, hottest, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over, union
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Loop
 from hotloop.profiling.trace.model import Node
 
 FEWEST_ENVS = 4
@@ -38,56 +32,49 @@ Stack the observations and call the policy once a vector step:
         actions = policy(torch.from_numpy(obs)).argmax(1).numpy()   # one call for all N"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find module calls for acting that are as many as the environment steps of a vector environment."""
     num_envs = loop.num_envs
     if not loop.env_steps or num_envs < FEWEST_ENVS:
-        return []
+        return
     calls = {
         node.id: node
         for node in loop.thread.nodes
         if node.kind == "span" and _acts(loop, node) and node.calls >= FOR_EACH * loop.env_steps
     }
     if not calls:
-        return []
+        return
     names = {node.name for node in calls.values()}
-    claimed = loop.where(lambda atom: atom.node.id in calls or _under(loop, atom, calls) or _between(atom.node, names))
+    claimed = union(loop.below(calls.values()), loop.where(lambda atom: _between(atom.node, names)))
     made = sum(node.calls for node in calls.values())
     flops = sum(loop.counted("flops", node) for node in calls.values())
-    peak = float(loop.machine.get("peak_flops_1") or loop.machine.get("peak_flops") or 5e10)
+    peak = float(loop.machine.peak_flops_1 or loop.machine.peak_flops or 5e10)
     once_ns = busy_ns(claimed) / num_envs
     batch_ns = once_ns + ARITHMETIC * flops / peak * 1e9
-    return [
-        Cause(
-            rule="act_one_by_one",
-            title="The policy is called for one environment at a time.",
-            atoms=indices(claimed),
-            residual=left_over(claimed, batch_ns, 0.7 * once_ns, 2 * batch_ns),
-            evidence=(
-                f"{times(made / loop.vector_steps)} calls for acting a vector step of {times(num_envs)} environments",
-                f"a call takes {duration(sum(node.total_ns for node in calls.values()) / made)}, "
-                f"its arithmetic {duration(flops / made / peak * 1e9)}",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+    yield Cause(
+        title="The policy is called for one environment at a time.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, batch_ns, 0.7 * once_ns, 2 * batch_ns),
+        evidence=(
+            f"{times(made / loop.vector_steps)} calls for acting a vector step of {times(num_envs)} environments",
+            f"a call takes {duration(sum(node.total_ns for node in calls.values()) / made)}, "
+            f"its arithmetic {duration(flops / made / peak * 1e9)}",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )
 
 
 def _acts(loop: Loop, node: Node) -> bool:
-    """Say whether a span is an outermost call for acting: a network's, or a policy's own method."""
+    """Return whether a span is an outermost call for acting: a network's, or a policy's own method."""
     if node.phase is not Phase.ACT:
         return False
     parent = loop.parent(node)
     return parent is None or not (loop.phases(parent) & (LEARNING | ENVIRONMENT | {Phase.ACT, Phase.EVALUATE}))
 
 
-def _under(loop: Loop, atom: Atom, calls: dict[int, Node]) -> bool:
-    return any(node.id in calls for node in loop.lineage(atom.node))
-
-
 def _between(node: Node, names: set[str]) -> bool:
-    """Say whether a gap lies between two acting calls: it makes one observation ready, or takes one action out."""
+    """Return whether a gap is between two acting calls: it prepares an observation or stores an action."""
     if node.kind != "gap":
         return False
     before, _, after = node.name.strip("()").partition(" → ")

@@ -1,12 +1,11 @@
-"""The number of updates grows with that of environments, and learning takes most of the time.
+"""The number of updates grows with the number of environments, and learning takes most of the time.
 
-**Cause.** The number of updates is tied to the number of environments (`num_envs // 4`), so that learning takes nearly
-all of the time with small batches.
+The number of updates is tied to the number of environments (`num_envs // 4`), with small batches.
 
-**Seen by.** 32 environments or more, batches drawn from replay (epochs over a rollout are not meant), at least four
-times as many updates for each vector step as one for 64 environments, and half of the time or more in learning.
+**Seen by.** 32 environments or more, batches sampled from replay (not epochs over a rollout), at least four times as
+many updates per vector step as one for 64 environments, and at least half of the time in learning.
 
-**Cure.** Make the ratio explicit; fewer and larger updates; compare learning curves per minute, not per step.
+**Cure.** Make the ratio explicit, use fewer and larger updates, and compare learning curves per minute, not per step.
 ```python
 UPDATES_PER_STEP = 4  # was 64 for 256 environments
 BATCH = 256  # larger batches make up for fewer updates
@@ -14,15 +13,16 @@ for _ in range(UPDATES_PER_STEP):
     agent.update(replay.sample(BATCH))
 ```
 
-**Residual.** Target ratio divided by the present one. The gain is one of steps per second; less is learned per step,
-so this is the one rule that changes the maths.
+**Residual.** Target ratio divided by the present one. The gain is in steps per second; less is learned per step. This
+is the only rule whose fix changes the maths.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, meeting_line, percent, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop
 
 FEWEST_ENVS = 32
@@ -32,38 +32,35 @@ TOO_MANY = 4.0
 LEAST_SHARE = 0.5
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find off-policy learners with many updates for every vector step."""
     if loop.num_envs < FEWEST_ENVS or not loop.updates or not _off_policy(loop):
-        return []
+        return
     ratio = loop.updates / loop.vector_steps
     target = max(1.0, loop.num_envs // ENVS_PER_UPDATE)
     learning = loop.where(lambda atom: atom.node.phase in LEARNING)
     share = loop.share(learning)
     if ratio < TOO_MANY * target or share < LEAST_SHARE:
-        return []
-    return [
-        Cause(
-            rule="many_updates",
-            title=f"{times(ratio)} updates a vector step: learning takes {percent(share)} of the time.",
-            atoms=indices(learning),
-            residual=clamped(target / ratio, 0.9 * target / ratio, 2 * target / ratio),
-            evidence=(
-                f"{times(ratio)} updates for each vector step of {times(loop.num_envs)} environments "
-                f"({times(loop.updates / loop.env_steps)} an environment step)",
-                f"an update takes {duration(total_ns(learning) / loop.updates)}",
-                f"the gain is for {times(target)} updates a vector step; less is learned per step",
-                hottest(loop, learning),
-            ),
-            advice=_advice(loop, ratio, target),
-            general=True,
-            blame=meeting_line(learning),
-        )
-    ]
+        return
+    yield Cause(
+        title=f"{times(ratio)} updates a vector step: learning takes {percent(share)} of the time.",
+        atoms=indices(learning),
+        residual=clamped(target / ratio, 0.9 * target / ratio, 2 * target / ratio),
+        evidence=(
+            f"{times(ratio)} updates for each vector step of {times(loop.num_envs)} environments "
+            f"({times(loop.updates / loop.env_steps)} an environment step)",
+            f"an update takes {duration(total_ns(learning) / loop.updates)}",
+            f"the gain is for {times(target)} updates a vector step; less is learned per step",
+            hottest(loop, learning),
+        ),
+        advice=_advice(loop, ratio, target),
+        general=True,
+        blame=meeting_line(learning),
+    )
 
 
 def _off_policy(loop: Loop) -> bool:
-    """Say whether batches are drawn from replay for the updates: not PPO's epochs over a rollout."""
+    """Return whether batches are drawn from replay for the updates: not PPO's epochs over a rollout."""
     drawn = sum(
         node.calls
         for node in loop.thread.nodes

@@ -1,42 +1,28 @@
-"""The optimiser visits many small tensors one after the other in Python.
+"""The optimiser goes through many small tensors one by one in Python.
 
-**Cause.** The optimiser visits its tensors one after the other, a dozen small operations each. On the CPU that is
-what `torch.optim.Adam(...)` does unless told otherwise. Measured with torch 2.13 on one core, a step of Adam:
+Each tensor takes a dozen small operations. On the CPU, this is the default of `torch.optim.Adam(...)`. A step of Adam,
+measured with torch 2.13 on one core:
 
-| tensors | numbers in each | default | `foreach=True` | `fused=True` |
+| tensors | shape | default | `foreach=True` | `fused=True` |
 |---|---|---|---|---|
 | 6 | 64 × 64 | 194 to 359 µs | 245 µs | 76 µs |
 | 20 | 64 × 64 | 638 µs | 440 µs | 144 µs |
 | 40 | 16 × 16 | 1415 µs | 862 µs | 281 µs |
 | 20 | 256 × 256 | 1991 µs | 2091 µs | 766 µs |
 
-**Seen by.** Tensors visited by a step whose optimiser is neither fused nor foreach, counted when it steps: 24 or
-more. (With fewer a step is below a millisecond; `fused=True` is three times faster there too, and worth a word.)
+**Seen by.** Steps of an optimiser that is neither fused nor foreach, with 24 or more tensors. With fewer tensors a step
+takes less than a millisecond, but `fused=True` is three times faster there as well.
 
-**Cure.**
-```python
-optimizer = torch.optim.Adam(network.parameters(), lr=3e-4, fused=True)
-optimizer = torch.optim.RMSprop(network.parameters(), foreach=True)  # those without a fused form
-```
-
-**Residual.** 7 µs a tensor and 28 bytes a number at twice the machine's copy speed (0.6 to 1.8 times that). Results
-are the same to rounding. Large tensors are bound by memory and gain nothing.
+**Residual.** 7 µs per tensor and 28 bytes per element at twice the machine's copy speed (0.6 to 1.8 times that).
+Results are equal up to rounding. Large tensors are bound by memory and gain nothing.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    copy_speed,
-    duration,
-    hottest,
-    indices,
-    left_over,
-    size,
-    times,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, size, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import indices, left_over, total_ns
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Node
 
@@ -53,36 +39,32 @@ Let the optimiser update all tensors in one call (same result to rounding; Adam,
 An ensemble of N equal networks has N times fewer tensors as one network of [N, in, out] weights and torch.bmm."""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find steps of optimisers that go through many tensors one by one."""
     visited = {node.id: _per_step(loop, node, "optimiser_tensors") for node in loop.thread.nodes}
     nodes = [node for node in loop.thread.nodes if visited[node.id] >= FEWEST_TENSORS]
     if not nodes:
-        return []
-    inside = {each.id for node in nodes for each in loop.thread.subtree(node)}
-    claimed = loop.where(lambda atom: atom.node.id in inside)
+        return
+    claimed = loop.below(nodes)
     steps = sum(node.calls for node in nodes)
     visits = sum(node.calls * visited[node.id] for node in nodes)
     elements = sum(node.calls * _per_step(loop, node, "optimiser_elements") for node in nodes)
     # Weights and moments of small networks stay in the caches, which are faster than a large copy.
     left_ns = visits * FUSED_TENSOR_NS + elements * ADAM_BYTES / (2 * copy_speed(loop)) * 1e9
     tensors = visits / steps
-    return [
-        Cause(
-            rule="slow_optimiser",
-            title=f"The optimiser goes through {times(tensors)} tensors one by one.",
-            atoms=indices(claimed),
-            residual=left_over(claimed, left_ns, 0.6 * left_ns, 1.8 * left_ns),
-            evidence=(
-                f"{nodes[0].name} takes {duration(total_ns(claimed) / steps)} for {times(tensors)} tensors "
-                f"of {size(elements / visits, 'numbers')} on average: "
-                f"{duration(total_ns(claimed) / visits)} a tensor, fused it is about 7 µs",
-                "neither fused=True nor foreach=True is set",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+    yield Cause(
+        title=f"The optimiser goes through {times(tensors)} tensors one by one.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, left_ns, 0.6 * left_ns, 1.8 * left_ns),
+        evidence=(
+            f"{nodes[0].name} takes {duration(total_ns(claimed) / steps)} for {times(tensors)} tensors "
+            f"of {size(elements / visits, 'numbers')} on average: "
+            f"{duration(total_ns(claimed) / visits)} a tensor, fused it is about 7 µs",
+            "neither fused=True nor foreach=True is set",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )
 
 
 def _per_step(loop: Loop, node: Node, counter: str) -> float:

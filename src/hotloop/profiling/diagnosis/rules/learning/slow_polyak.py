@@ -1,21 +1,13 @@
-"""Target networks follow parameter by parameter, in a Python loop.
+"""Target networks are updated parameter by parameter in a Python loop.
 
-**Cause.** A target network follows in a loop over pairs of parameters. Each pair costs 6 µs with `lerp_`, 8 with `mul_`
-and `add_`, 15 to 20 with new tensors (`tau * p + (1 - tau) * q`), and the walk through the modules.
+Each pair of parameters costs 6 µs with `lerp_`, 8 µs with `mul_` and `add_`, 15 to 20 µs with new tensors (`tau * p +
+(1 - tau) * q`), plus the iteration over the modules.
 
-**Seen by.** A function of your own with both a line that zips the parameters of two networks and one that writes in
-place (`copy_`, `lerp_`, `mul_`, `add_`).
+**Seen by.** A function of your own that has both a line that zips the parameters of two networks and a line that writes
+in place (`copy_`, `lerp_`, `mul_`, `add_`).
 
-**Cure.**
-```python
-self.online = list(self.critic.parameters())  # once
-self.slow = list(self.target.parameters())
-with torch.no_grad():
-    torch._foreach_lerp_(self.slow, self.online, tau)  # slow += tau * (online - slow)
-```
-
-**Residual.** A sixth (half to twice that): 1.5 µs a tensor instead of 9. The walk over lists is made once. The leading
-underscore means that torch may change the name; its optimisers rest on it.
+**Residual.** A sixth (half to twice that): 1.5 µs per tensor instead of 9. The lists are built once. The leading
+underscore means that torch may change the name, but its own optimisers use it.
 """
 
 from __future__ import annotations
@@ -23,19 +15,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import (
-    Function,
-    busy_ns,
-    copy_speed,
-    duration,
-    function_of,
-    hottest,
-    indices,
-    left_over,
-    own_text,
-    total_ns,
-)
-from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import Function, busy_ns, function_of, indices, left_over, own_text, total_ns
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
 
 PAIRS = re.compile(r"\bzip\(.*\b(named_)?(parameters|buffers)\(\)|\bstate_dict\(\)\.(items|keys)\(")
@@ -43,7 +25,7 @@ PAIRS = re.compile(r"\bzip\(.*\b(named_)?(parameters|buffers)\(\)|\bstate_dict\(
 BLENDS = re.compile(r"\.(copy_|lerp_|mul_|add_|set_)\(|\btau\b|\bpolyak\b|\.data\b\s*=|\[\w+\]\s*=")
 UPDATES_IN_PLACE = re.compile(r"\.(copy_|lerp_|mul_|add_)\(|\.data\b\s*=")
 ONE_BY_ONE = re.compile(r"\b(\w*param\w*\.(data\.)?|\w+\.data\.)(copy_\(.*\*.*\+|lerp_\(|mul_\()")
-"""A single parameter blended in place: tells the loop where its head was never seen, for it costs little."""
+"""A single parameter blended in place. It indicates the loop, whose head is often not sampled."""
 FOREACH_NS = 1_500
 """A tensor's part of `torch._foreach_lerp_`: measured 1.1 to 1.7 µs."""
 LOOP_NS = 9_000
@@ -57,31 +39,28 @@ List the tensors once and blend all of them in one call:
         torch._foreach_lerp_(self.slow, self.online, tau)   # slow += tau * (online - slow)"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find loops over pairs of parameters in own code."""
     elsewhere = ENVIRONMENT | {Phase.ACT, Phase.SAMPLE, Phase.STORE, Phase.EVALUATE, Phase.CHECKPOINT}
     pool = loop.where(lambda a: a.own is not None and not (loop.phases(a.node) & elsewhere and a.node.kind == "span"))
     walks = (_functions(pool, PAIRS) & _functions(pool, UPDATES_IN_PLACE)) | _functions(pool, ONE_BY_ONE)
     claimed = [atom for atom in pool if _function(atom) in walks and _part(atom)]
     if not claimed or not loop.updates:
-        return []
+        return
     # The slow network is as large as what the optimisers step through: no larger arithmetic than theirs.
     elements = loop.counts.get("optimiser_elements", 0)
     arithmetic_ns = min(elements * BLEND_BYTES / (2 * copy_speed(loop)) * 1e9, 0.5 * busy_ns(claimed))
     left_ns = busy_ns(claimed) * FOREACH_NS / LOOP_NS + arithmetic_ns
-    return [
-        Cause(
-            rule="slow_polyak",
-            title="Target networks are updated one parameter at a time.",
-            atoms=indices(claimed),
-            residual=left_over(claimed, left_ns, 0.5 * left_ns, 2 * left_ns),
-            evidence=(
-                f"{duration(total_ns(claimed) / loop.updates)} an update on walking through pairs of parameters",
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]
+    yield Cause(
+        title="Target networks are updated one parameter at a time.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, left_ns, 0.5 * left_ns, 2 * left_ns),
+        evidence=(
+            f"{duration(total_ns(claimed) / loop.updates)} an update on walking through pairs of parameters",
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )
 
 
 def _function(atom: Atom) -> Function:

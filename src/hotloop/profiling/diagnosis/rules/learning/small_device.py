@@ -1,28 +1,21 @@
 """The network is too small for the GPU, which waits while the host sends it tiny pieces of work.
 
-**Cause.** A network of some ten thousand weights on a GPU: each operation takes some ten microseconds to launch and
-less to compute, and each observation is moved there and each action back.
+For a network of about ten thousand weights, launching an operation takes about ten microseconds and computing it less.
+Each observation is also copied to the device, and each action back.
 
-**Seen by.** Device time, taken from device events, is less than a quarter of the time that acting, forward, backward,
-optimiser and transfers take on the host, and these are at least a fifth of the loop.
+**Seen by.** Device time, from device events, is less than a quarter of the host time of acting, forward, backward,
+optimiser and transfers, which together are at least a fifth of the loop.
 
-**Cure.**
-```python
-device = "cpu"  # measure it: for small networks it is often faster
-BATCH, NUM_ENVS = 8 * BATCH, 8 * NUM_ENVS  # or give the device more at once
-update = torch.compile(update, mode="reduce-overhead")  # CUDA graphs: one launch an update
-```
-
-**Residual.** Half of the host's time for the calls, plus the counted arithmetic at a fifth of one core's peak; a wide
-interval. This rule is tested on synthetic recordings only: it has not been run on hardware, and has no case in the
-zoo.
+**Residual.** Half of the host's time for the calls, plus the counted arithmetic at a fifth of one core's peak, with a
+wide interval. This rule is tested on synthetic recordings only: it was not run on a GPU and has no case in the zoo.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import DEVICE_PHASES
-from hotloop.profiling.diagnosis.evidence import duration, indices, meeting_line, percent, size, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, meeting_line, percent, size
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Node
 
@@ -40,48 +33,44 @@ Compare with the processor, or give the device more to do at once:
 Keep values on the device, and move observations of all environments in one transfer."""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find work for a device that keeps it busy for a small part of the time it takes."""
     nodes = [node for node in loop.thread.nodes if node.kind == "span" and node.phase in DEVICE_PHASES]
-    chosen = {node.id for node in nodes}
     whole = [node for node in nodes if not _within(loop, node)]
     device_ns = sum(node.device_ns for node in whole)
-    claimed = loop.where(lambda atom: atom.node.id in chosen)
+    claimed = loop.of_nodes(nodes)
     host_ns = total_ns(claimed)
-    if not loop.machine.get("gpu") or not device_ns or host_ns < LEAST_SHARE * loop.wall_ns:
-        return []
+    if not loop.machine.gpu or not device_ns or host_ns < LEAST_SHARE * loop.wall_ns:
+        return
     if device_ns > MOST_BUSY * host_ns:
-        return []
+        return
     flops = sum(loop.counted("flops", node) for node in nodes)
-    peak = float(loop.machine.get("peak_flops_1") or 0.0)
+    peak = float(loop.machine.peak_flops_1 or 0.0)
     on_host_ns = flops / (SLOW_HOST * peak) * 1e9 if peak else device_ns
     # The calls into torch remain on the processor: about half of what they cost with a device behind them.
     mid = min(0.5 + on_host_ns / host_ns, 1.0)
-    return [
-        Cause(
-            rule="small_device",
-            title="The network is too small for the device: the host is busy with sending it work.",
-            atoms=indices(claimed),
-            residual=clamped(mid, 0.5 * mid, mid + 0.3),
-            evidence=(
-                f"the device computes for {percent(device_ns / host_ns)} of the {duration(host_ns)} spent on it, "
-                f"{percent(device_ns / loop.wall_ns)} of the loop",
-                f"{size(flops, 'FLOP')} in all; one core would take about {duration(on_host_ns)} for them",
-                *_told_by_the_device(loop),
-            ),
-            advice=ADVICE,
-            general=True,
-            blame=meeting_line(claimed),
-        )
-    ]
+    yield Cause(
+        title="The network is too small for the device: the host is busy with sending it work.",
+        atoms=indices(claimed),
+        residual=clamped(mid, 0.5 * mid, mid + 0.3),
+        evidence=(
+            f"the device computes for {percent(device_ns / host_ns)} of the {duration(host_ns)} spent on it, "
+            f"{percent(device_ns / loop.wall_ns)} of the loop",
+            f"{size(flops, 'FLOP')} in all; one core would take about {duration(on_host_ns)} for them",
+            *_driver_evidence(loop),
+        ),
+        advice=ADVICE,
+        general=True,
+        blame=meeting_line(claimed),
+    )
 
 
-def _told_by_the_device(loop: Loop) -> list[str]:
+def _driver_evidence(loop: Loop) -> list[str]:
     busy = loop.trace.main.memory.gpu_busy_percent
     busy = busy[busy >= 0]
-    return [f"its driver saw it at work for {percent(float(busy.mean()) / 100)} of the time"] if len(busy) else []
+    return [f"its driver reports it busy for {percent(float(busy.mean()) / 100)} of the time"] if len(busy) else []
 
 
 def _within(loop: Loop, node: Node) -> bool:
-    """Say whether a span's device time is part of another's around it."""
+    """Return whether a span's device time is part of another's around it."""
     return any(each.phase in DEVICE_PHASES and each.kind == "span" for each in loop.lineage(node)[1:])

@@ -1,31 +1,24 @@
-"""Forward passes record a graph for a backward that never comes.
+"""Forward passes record a graph that no backward pass uses.
 
-**Cause.** Networks are called with gradients on where no backward follows: for acting, for targets, for planning.
-Each operation then makes a node, keeps its inputs and frees both a moment later: 1.1 µs a node, measured in
-perceptrons, LSTM cells and transformers alike (0.9 to 1.4). A perceptron of three layers has 11 nodes, sixteen steps
-of an LSTM cell have 260. `.detach()` comes too late, for the graph has been built by then.
+Networks are called with gradients enabled where no backward pass follows: for acting, for targets, for planning. Each
+operation then creates a graph node, keeps its inputs and frees both soon after: 1.1 µs per node in perceptrons, LSTM
+cells and transformers (0.9 to 1.4). A perceptron of three layers has 11 nodes, sixteen steps of an LSTM cell have 260.
+`.detach()` comes too late: the graph is already built.
 
-**Seen by.** One in sixteen forward passes at a place in the code is followed: has a backward gone through its graph,
-or was it freed unused? At least five followed and nine in ten unused. A graph that is kept for a later backward
-(REINFORCE, A2C) is not judged until it is used or freed.
+**Seen by.** One in sixteen forward passes at each place in the code is followed until a backward pass uses its graph or
+it is freed unused. At least five must be followed, and nine in ten unused. A graph that is kept for a later backward
+pass (REINFORCE, A2C) counts only once it is used or freed.
 
-**Cure.**
-```python
-with torch.no_grad():  # or @torch.inference_mode() on act()
-    actions = policy(obs).argmax(1)
-with torch.no_grad():
-    target = rewards + gamma * (1 - dones) * target_network(next_obs).amax(1)
-```
-
-**Residual.** The time of the calls without 1.1 µs a node (0.7 to 2). Memory that is kept for the graph comes on top
-and is not predicted. Feed-forward networks gain 15 to 25 % of the call, recurrent ones a third.
+**Residual.** The time of the calls minus 1.1 µs per node (0.7 to 2). Memory kept for the graph is not part of the
+prediction. Feed-forward networks gain 15 to 25 % of the call, recurrent ones a third.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, left_over, percent, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause
+from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 from hotloop.profiling.trace.model import Node
 
@@ -36,7 +29,7 @@ UNUSED = 0.9
 NODE_NS = 1_100
 """What a node of a graph costs to make, to keep and to free. Measured: 0.8 to 1.4 µs in perceptrons and LSTMs."""
 ADVICE = """\
-Say where no gradients are needed, for acting as well as for targets:
+Disable gradients where they are not needed, for acting and for targets:
     with torch.no_grad():                       # or @torch.inference_mode() on act()
         actions = policy(obs).argmax(1)
     with torch.no_grad():
@@ -44,28 +37,25 @@ Say where no gradients are needed, for acting as well as for targets:
 .detach() afterwards does not help: the graph has been built by then."""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find forward passes whose graphs are freed unused."""
     nodes = [node for node in loop.thread.nodes if node.kind == "span" and _wasted(node)]
     if not nodes:
-        return []
-    inside = {each.id for node in nodes for each in loop.thread.subtree(node)}
-    claimed = loop.where(lambda atom: atom.node.id in inside)
+        return
+    claimed = loop.below(nodes)
+    largest = sorted(nodes, key=lambda node: -node.total_ns)[:3]
     saved_ns = sum(node.calls * _graph_size(node) * NODE_NS for node in nodes)
-    whole_ns = sum(atom.cpu_ns for atom in claimed) or total_ns(claimed)
+    whole_ns = busy_ns(claimed)
     if not whole_ns:
-        return []
-    return [
-        Cause(
-            rule="wasted_gradients",
-            title="Forward passes record gradients that no backward uses.",
-            atoms=indices(claimed),
-            residual=left_over(claimed, whole_ns - saved_ns, whole_ns - 1.8 * saved_ns, whole_ns - 0.6 * saved_ns),
-            evidence=(*(_told(node) for node in _largest(nodes)), hottest(loop, claimed)),
-            advice=ADVICE,
-            blame=_caller(loop, claimed),
-        )
-    ]
+        return
+    yield Cause(
+        title="Forward passes record gradients that no backward uses.",
+        atoms=indices(claimed),
+        residual=left_over(claimed, whole_ns - saved_ns, whole_ns - 1.8 * saved_ns, whole_ns - 0.6 * saved_ns),
+        evidence=(*map(_followed, largest), hottest(loop, claimed)),
+        advice=ADVICE,
+        blame=_caller(loop, claimed),
+    )
 
 
 def _wasted(node: Node) -> bool:
@@ -77,11 +67,7 @@ def _graph_size(node: Node) -> float:
     return node.counts.get("graph_nodes_unused", 0) / max(node.counts.get("graphs_unused", 0), 1)
 
 
-def _largest(nodes: list[Node]) -> list[Node]:
-    return sorted(nodes, key=lambda node: -node.total_ns)[:3]
-
-
-def _told(node: Node) -> str:
+def _followed(node: Node) -> str:
     unused = node.counts.get("graphs_unused", 0)
     followed = unused + node.counts.get("graphs_used", 0)
     what = "acting" if node.phase is Phase.ACT else "a forward pass"

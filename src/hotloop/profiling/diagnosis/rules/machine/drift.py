@@ -1,44 +1,28 @@
-"""A place in the loop costs more and more a call, because it goes through something that only grows.
+"""A call in the loop takes longer and longer, because it goes through something that only grows.
 
-**Cause.** Each step goes through something that only grows: a history that is summed again, a list that is searched,
-a body that is scanned. A step pays for all steps before it, so steps/s fall all through the run, and time grows with
-the square of the steps. A log of dictionaries summed twice took 1.4 ms a step in the first third of a run of 9,000
-steps, and 2.2 in the last.
+Examples are a history that is summed again in each step, and a list that is searched. Each step pays for all steps
+before it, so steps/s fall throughout the run. A log of dictionaries that was summed twice took 1.4 ms per step in the
+first third of a run of 9,000 steps, and 2.2 ms in the last.
 
-**Seen by.** The loop is cut into six stretches. A place whose calls take at least 1.5 times as long in the last third
-as in the first, *against the rest of the loop*, and rises nearly all the way (13 of 15 pairs of stretches in order).
-The rest shows what the machine did: if everything slows down alike, it is other programs or heat. Times are those of
-single calls, so more updates a step, or more resets, are no drift; nor is the time before the first updates compared,
-for that learning begins is a step.
+**Seen by.** The loop is cut into six stretches. A node of the call tree is reported if its calls take at least 1.4
+times as long in the last third as in the first, *relative to the rest of the loop*, and rise almost monotonically (13
+of 15 pairs of stretches in order). If everything slows down alike, the cause is the machine: other programs, or heat.
+Times are per call, so more updates or resets per step are not drift. The time before the first update is not compared.
 
-The report also splits the whole: time = episodes × steps an episode × cost of a step, of which only the last is a
-fault. Episodes that grow longer are what learning looks like: 5,000 episodes take far more than five times as long as
-1,024.
+The report also splits the total: time = episodes × steps per episode × cost per step. Only growth of the last factor is
+a fault. Longer episodes are a result of learning: 5,000 episodes take far more than five times as long as 1,024.
 
-**Cure.**
-```python
-self.total += reward  # a running sum, not sum(self.history)
-self.low, self.high = min(self.low, x), max(self.high, x)
-self.recent = deque(maxlen=100)  # not a list that is never cleared
-self.taken = set(body)  # cell in self.taken, not a scan of the body
-self.history.clear()  # in reset(), if it belongs to the episode
-```
+An optimiser that gets slower does the same work in every step, but on subnormal numbers. Adam's moments of weights
+without gradients (dead units, actions never taken) decay towards zero, and below 1e-38 a processor is many times
+slower. In a clean loop on pixels, `Adam.step` went from 0.38 to 1.01 ms within ten seconds.
 
-An optimiser that gets slower is another matter: it does the same work in every step, but with subnormal numbers.
-Adam's moments of weights that get no gradient (dead units, actions never taken) decay towards zero, and below 1e-38 a
-processor needs many times longer. In our own clean loop on pixels `Adam.step` went from 0.38 to 1.01 ms within ten
-seconds, and this rule found it:
-```python
-torch.set_flush_denormal(True)  # once, before training
-```
+**Residual.** The time of a call at the start of the loop: a parabola through the six stretches at step 0, at most the
+time in the first stretch. The gain is for the recorded time; a longer run gains more. With `--after`, the start is that
+of the recording, and the gain is underestimated.
 
-**Residual.** What a call took when the loop began: a parabola through the six stretches, at step 0, not more than in
-the first stretch. The gain is for the recorded time; a longer run gains more. Recorded with `--after`, the begin is
-that of the recording, and the gain is understated.
-
-**Not meant.** Runs of fewer than seven windows; spans timed in fewer than five of the six stretches; a replay that is
-slower to gather from as it fills (caches), which grows less. Rules that name the cause (`growing_sample`,
-`growing_array`) come first.
+**Not covered.** Runs of fewer than seven windows; spans timed in fewer than five of the six stretches; replay buffers
+that become slower as they fill (caches), which grow less. More specific rules (`growing_sample`, `growing_array`) take
+precedence.
 """
 
 from __future__ import annotations
@@ -49,8 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, percent, times
-from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
+from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.drift import BLOCKS, Blocks, Floats, compare, cut, node_calls, node_costs, trend
 
@@ -63,12 +48,12 @@ LEAST_TREND = 0.7
 LEAST_SHARE = 0.02
 LEAST_BLOCKS = 5
 LEAST_GAUGE = 0.1
-"""Part of the loop that the rest must be, to be trusted to tell how fast the machine is."""
+"""The rest must be at least this part of the loop to measure the speed of the machine."""
 LEAST_COST = 1e-6
 """Of the mean: a block in which a call took no time at all would outweigh all others."""
 THIRD = BLOCKS // 3
 ADVICE = """\
-Do not go through all that was ever kept in each step. Keep what is asked of it up to date instead, or bound it:
+Do not go through the whole history in each step. Update the result incrementally, or bound the history:
     self.total += reward; self.n += 1               # a running sum, not sum(self.history)
     self.recent = deque(maxlen=100)                 # not a list that is never cleared
     self.taken = set(); cell in self.taken          # not a scan of a list
@@ -97,7 +82,7 @@ class Place:
         return growth(against) >= LEAST_GROWTH and growth(self.cost) >= LEAST_ALONE and trend(against) >= LEAST_TREND
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find places whose cost a call grows over the run."""
     blocks = cut(loop.trace)
     if blocks is None or not loop.thread.stretches:
@@ -119,14 +104,14 @@ def growth(values: Floats) -> float:
 
 
 def _place(node: int, costs: dict[int, Floats], calls: dict[int, Floats]) -> Place | None:
-    """Look at a node in the blocks in which it was timed; the rest is what was timed in all of these."""
+    """Return a node in the blocks in which it was timed, compared with the nodes that were timed in all of these."""
     valid = np.flatnonzero(~np.isnan(costs[node]))
     others = [each for each in costs if each != node and not np.isnan(costs[each][valid]).any()]
     rest = sum((costs[each][valid] * calls[each].sum() for each in others), np.zeros(len(valid)))
     if len(valid) < LEAST_BLOCKS or not rest.all():
         return None
     own = costs[node][valid] * calls[node].sum()
-    # What is a small part of the loop, such as microseconds of acting, is a poor gauge of the machine.
+    # A small part of the loop, such as microseconds of acting, is a poor measure of the machine's speed.
     trust = min(1.0, float(rest.mean() / (rest + own).mean()) / LEAST_GAUGE)
     return Place(node, valid, costs[node][valid], (rest / rest.mean()) ** trust)
 
@@ -143,7 +128,6 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
     began, subnormal = blocks.learning_began_s, nodes[first.node].phase is Phase.OPTIMISE
     why = ", by subnormal numbers" if subnormal else ""
     return Cause(
-        rule="drift",
         title=f"{nodes[first.node].name} gets slower and slower{why}: {times(growth(first.cost))} times in this run.",
         atoms=indices(claimed),
         residual=_residual(blocks, found, calls),
@@ -162,12 +146,11 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
 
 
 def _residual(blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Residual:
-    """Expect that a call goes on taking what it took at the begin of the loop: the part that does not grow.
+    """Assume that a fixed call always takes as long as at the start of the loop.
 
-    A curve through the blocks says what that was, once the machine's ups and downs are taken out, and how surely: its
-    upper end is taken, for to expect too little there is to promise a gain without end. It is not more than in the
-    first block. All calls of each block count, for those that were timed may lie early in the run, where they were
-    cheap.
+    That time comes from a curve through the blocks, after removing the machine's variations, plus its standard error,
+    because a value near zero would predict an unlimited gain. It is at most the time in the first block. All calls of a
+    block count, because timed calls may be early in the run, where they are cheap.
     """
     spent = saved = least = 0.0
     for place in found:
@@ -185,10 +168,9 @@ def _residual(blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> R
 
 
 def _growth_curve(at: Floats, cost: Floats) -> tuple[Floats, float]:
-    """Fit a line, or a parabola where growth speeds up; return it with the standard error of where it begins.
+    """Fit a line, or a parabola where growth speeds up; return it with the standard error of its start.
 
-    A parabola that bends down fits growth that ends, too, but before the first block, where nothing was seen, it falls
-    steeply: a call would have cost next to nothing there.
+    A parabola that bends down is not used: before the first block it falls steeply, as if calls had cost nothing there.
     """
     weight = 1 / np.maximum(cost, LEAST_COST * cost.mean())
     fits = [np.polyfit(at, cost, degree, w=weight, cov=True) for degree in (1, 2)]

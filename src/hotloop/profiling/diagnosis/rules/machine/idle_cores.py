@@ -1,19 +1,19 @@
-"""Torch is held to few threads although its network is large and cores are free.
+"""Torch is limited to few threads although the network is large and cores are idle.
 
-**Cause.** `torch.set_num_threads(1)`, right for small networks, was copied into a script with a large one.
+`torch.set_num_threads(1)`, right for small networks, was copied into a script with a large one.
 
-**Seen by.** Torch's threads are fewer than the cores that are free; forward or backward passes of at least 500 MFLOP
-a call that reach a fifth of one core's measured peak. Smaller calls gain little from threads, and slower ones are not
-bound by arithmetic.
+**Seen by.** Fewer torch threads than free cores, and forward or backward passes of at least 500 MFLOP per call that
+reach a fifth of one core's measured peak. Smaller calls gain little from threads, and slower ones are not bound by
+arithmetic.
 
 **Cure.**
 ```python
-torch.set_num_threads(n)  # the cores that the environments leave over; or leave the call out
+torch.set_num_threads(n)  # the cores that the environments do not use; or remove the call
 ```
 
-**Residual.** Amdahl's law with nine tenths of a call divided among threads (six tenths to all).
+**Residual.** Amdahl's law with 90 % of a call divided among threads (60 to 100 %).
 
-**Not meant.** Worker processes, which should keep one thread each, and networks whose update takes less than about a
+**Not covered.** Worker processes, which should keep one thread each, and networks whose update takes less than about a
 millisecond.
 """
 
@@ -21,8 +21,9 @@ from __future__ import annotations
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.env_processes import idle_cores
-from hotloop.profiling.diagnosis.evidence import duration, indices, meeting_line, size, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, clamped
+from hotloop.profiling.diagnosis.evidence import duration, meeting_line, size, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Node
 
@@ -36,36 +37,31 @@ PARALLEL = 0.9
 LEAST_IDLE = 0.7
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find large networks computed by fewer threads than there are cores for them."""
-    torch = loop.trace.manifest.get("torch") or {}
-    threads = int(torch.get("threads") or 0)
+    torch = loop.trace.torch
+    threads = torch.threads or 0
     idle = idle_cores(loop)
-    wanted = min(threads + int(idle + 1.0 - LEAST_IDLE), int(loop.machine.get("cores") or threads))
+    wanted = min(threads + int(idle + 1.0 - LEAST_IDLE), loop.machine.cores or threads)
     nodes = [node for node in loop.thread.nodes if _is_large(loop, node)]
-    chosen = {node.id for node in nodes}
-    claimed = loop.where(lambda atom: atom.node.id in chosen)
-    if loop.machine.get("gpu") or threads < 1 or wanted <= threads or not claimed:
-        return []
+    claimed = loop.of_nodes(nodes)
+    if loop.machine.gpu or threads < 1 or wanted <= threads or not claimed:
+        return
     flops = sum(loop.counted("flops", node) for node in nodes)
     calls = sum(node.calls for node in nodes)
-    place = torch.get("set_at")
     ratio = _time(wanted, PARALLEL) / _time(threads, PARALLEL)
-    return [
-        Cause(
-            rule="idle_cores",
-            title=f"Torch computes a large network with {threads} thread{'s' * (threads > 1)} while cores are idle.",
-            atoms=indices(claimed),
-            residual=clamped(ratio, threads / wanted, _time(wanted, 0.6) / _time(threads, 0.6)),
-            evidence=(
-                f"{idle:.1f} of {loop.machine.get('cores')} cores are idle; torch uses {threads} of them",
-                f"{size(flops / calls, 'FLOP')} a call in {duration(total_ns(claimed) / calls)}, {times(calls)} calls",
-            ),
-            advice=_advice(wanted),
-            general=True,
-            blame=(str(place[0]), int(place[1])) if place else meeting_line(claimed),
-        )
-    ]
+    yield Cause(
+        title=f"Torch computes a large network with {threads} thread{'s' * (threads > 1)} while cores are idle.",
+        atoms=indices(claimed),
+        residual=clamped(ratio, threads / wanted, _time(wanted, 0.6) / _time(threads, 0.6)),
+        evidence=(
+            f"{idle:.1f} of {loop.machine.cores} cores are idle; torch uses {threads} of them",
+            f"{size(flops / calls, 'FLOP')} a call in {duration(total_ns(claimed) / calls)}, {times(calls)} calls",
+        ),
+        advice=_advice(wanted),
+        general=True,
+        blame=torch.set_at or meeting_line(claimed),
+    )
 
 
 def _time(threads: int, parallel: float) -> float:
@@ -77,7 +73,7 @@ def _is_large(loop: Loop, node: Node) -> bool:
     flops = loop.counted("flops", node)
     if node.kind != "span" or node.phase not in COMPUTES or not node.calls or flops < LEAST_FLOPS * node.calls:
         return False
-    peak = float(loop.machine.get("peak_flops_1") or 0.0)
+    peak = float(loop.machine.peak_flops_1 or 0.0)
     return flops >= LEAST_SPEED * peak * node.total_ns / 1e9
 
 

@@ -1,22 +1,14 @@
-"""The loop writes, prints or flushes at every step.
+"""The loop writes, prints or flushes at every step or update.
 
-**Cause.** Something is written, printed or flushed at every step or update. A scalar for TensorBoard takes some 50 µs
-here, a `flush` waits until a thread has written all of them, a line printed with `flush=True` waits for the terminal.
+A TensorBoard scalar takes about 50 µs, a `flush` waits until a thread has written all of them, and a line printed with
+`flush=True` waits for the terminal.
 
 **Seen by.** Time in `print`, `logging`, TensorBoard and W&B writers, progress bars, and on lines with `.flush()`,
-`.write(`, `writerow`, `open(..., "a")`; and how often it happens. Callbacks that write nothing are not meant, nor is
-logging that happens once in a hundred steps or less.
+`.write(`, `writerow` or `open(..., "a")`, and how often it happens. Callbacks that write nothing, and logging once in a
+hundred steps or less, are not covered.
 
-**Cure.**
-```python
-self.sums += torch.stack([loss.detach(), q.detach()])  # each update
-if update % 100 == 0:
-    writer.add_scalar("loss", self.sums[0].item() / 100, update)  # the writer flushes every two minutes
-file = open(path, "a", buffering=1 << 20)  # once, before the loop
-```
-
-**Residual.** The present rate brought down to one round in a hundred steps. How often a plain line writes is not
-known, so that its interval is wide.
+**Residual.** The present rate reduced to once in a hundred steps. It is unknown how often a plain line writes, so its
+interval is wide.
 """
 
 from __future__ import annotations
@@ -24,8 +16,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, indices, matching, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
+from hotloop.profiling.diagnosis.selection import indices, matching, total_ns
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 from hotloop.profiling.trace.model import Node
 
@@ -38,7 +31,7 @@ WRITES = re.compile(
 TARGET_RATE = 0.01
 """A round of logging for each 100 steps of the loop: some points a second."""
 ADVICE = """\
-Collect, and write once in many steps; let the writer flush on its own:
+Collect values and write them every 100 steps; let the writer flush by itself:
     self.sums += values                                   # each update, as tensors
     if update % 100 == 0:
         writer.add_scalar("loss", self.sums[0].item() / 100, update)
@@ -46,7 +39,7 @@ Collect, and write once in many steps; let the writer flush on its own:
     tqdm(..., mininterval=1.0)                            # and print seldom, without flush=True"""
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find time in writers, prints and files, outside of checkpoints and evaluation."""
     elsewhere = {Phase.CHECKPOINT, Phase.EVALUATE}
     pool = loop.where(lambda atom: not (loop.phases(atom.node) & elsewhere))
@@ -55,28 +48,25 @@ def find(loop: Loop) -> list[Cause]:
     plain = [atom for atom in matching(pool, WRITES) if atom.index not in inside]
     claimed = spanned + plain
     if not claimed:
-        return []
+        return
     writers = {node.id: node for atom in spanned if (node := outermost_writer(loop, atom.node)) is not None}
     calls = sum(node.calls for node in writers.values())
     residual = _residual(loop, spanned, plain, calls)
     steps = max(loop.vector_steps, 1)
     names = sorted({node.name for node in writers.values()})[:4]
-    return [
-        Cause(
-            rule="logging_stall",
-            title="Logging holds the loop up: something is written, printed or flushed nearly every step.",
-            atoms=indices(claimed),
-            residual=residual,
-            evidence=(
-                *([f"{times(calls / steps)} calls a step of {', '.join(names)}"] if calls else []),
-                f"{duration(total_ns(claimed) / steps)} a step"
-                + (f", {duration(total_ns(plain) / steps)} of it on lines that write files" if plain else ""),
-                *([f"the longest call took {duration(max(n.max_ns for n in writers.values()))}"] if writers else []),
-                hottest(loop, claimed),
-            ),
-            advice=ADVICE,
-        )
-    ]  # fmt: skip
+    yield Cause(
+        title="Logging slows the loop down: something is written, printed or flushed in almost every step.",
+        atoms=indices(claimed),
+        residual=residual,
+        evidence=(
+            *([f"{times(calls / steps)} calls a step of {', '.join(names)}"] if calls else []),
+            f"{duration(total_ns(claimed) / steps)} a step"
+            + (f", {duration(total_ns(plain) / steps)} of it on lines that write files" if plain else ""),
+            *([f"the longest call took {duration(max(n.max_ns for n in writers.values()))}"] if writers else []),
+            hottest(loop, claimed),
+        ),
+        advice=ADVICE,
+    )
 
 
 def outermost_writer(loop: Loop, node: Node) -> Node | None:

@@ -1,27 +1,17 @@
-"""Memory grows without an end in sight, and will be full in hours; or the machine is paging already.
+"""Memory keeps growing and will be full within hours, or the machine is already paging.
 
-**Cause.** Something is kept that should be let go. A tensor keeps the graph it was computed from, with all inputs and
-activations, unless it is detached: 130 kB a step for a critic of two layers of 128 and 128 environments. Lists and
-dicts that are only added to do the same on a smaller scale. A detached scalar is small, but lies among large blocks
-that are freed and then cannot be joined again: in `values_keep_graphs`, acting without gradients and keeping scalar
-tensors still grew by 60 kB a step; keeping numbers did not grow.
+Something is kept that should be released. Unless it is detached, a tensor keeps the graph it was computed from, with
+all inputs and activations: 130 kB per step for a critic with two layers of 128 and 128 environments. So do lists and
+dicts that are only added to. A detached scalar is small, but fragments the heap: in `values_keep_graphs`, acting
+without gradients and keeping scalar tensors still grew by 60 kB per step; keeping Python numbers did not grow.
 
-**Seen by.** Resident or device memory that grew by at least 48 MiB and 5 % over the recording, in its first half as
-well as in its second, at more than twice the rate at which bytes are given to replay, and would fill the machine
-within a day. At least 30 % of the growth must be newly asked for of the system: a replay buffer that was made whole,
-or that other processes write, comes into use as it fills, and is no leak. Or a hundred major page faults a second:
-then the machine is paging already. The line blamed is the busiest one that keeps something without detaching it,
-which is a hint and no proof: memory is read a few times a second, not at each line.
+**Seen by.** Resident or device memory that grew by at least 48 MiB and 5 %, in both halves of the recording, at more
+than twice the rate at which bytes are stored in replay, and would fill the machine within a day. At least 30 % of the
+growth must be newly allocated: a preallocated replay buffer becomes resident as it fills and is no leak. Or a hundred
+major page faults per second: the machine is paging. The reported line is the busiest one that keeps something without
+detaching it. It is a hint, no proof, because memory is sampled only a few times per second.
 
-**Cure.**
-```python
-with torch.no_grad():  # while acting
-    action, value = policy(obs)
-losses.append(loss.item())  # a number
-self.history = deque(maxlen=10_000)
-```
-
-**Residual.** None: it is listed with a gain of 1, because time is lost only once memory is full.
+**Residual.** None: the gain is 1, because time is lost only once memory is full.
 """
 
 from __future__ import annotations
@@ -32,9 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.profiling.diagnosis.evidence import hot_lines, indices, matching, quoted, size
-from hotloop.profiling.diagnosis.finding import Cause, Residual
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.evidence import hot_lines, quoted, size
+from hotloop.profiling.diagnosis.finding import Cause, Causes
+from hotloop.profiling.diagnosis.selection import indices, matching
+from hotloop.profiling.diagnosis.time_slices import Loop
 
 KEEPS = re.compile(
     r"\.(append|extend|appendleft|update|setdefault|add)\((?!.*(\.item\(|\.detach\(|\.tolist\(|\bfloat\(|\.numpy\())"
@@ -51,12 +42,12 @@ FULL_WITHIN_S = 24 * 3600
 FILLING = 2.0
 """Replay that fills up takes the bytes given to it, and some for the objects around them."""
 RESERVED = 0.3
-"""Least part of the growth that is newly asked for of the system. An allocator asks ahead, so it is not all of it."""
+"""Least part of the growth that is newly allocated. Allocators reserve memory ahead, so it is not all of it."""
 PAGING_PER_S = 100
 """Major page faults: each waits for the disk."""
 LINES = 3
 ADVICE = """\
-Keep numbers, not tensors with a graph, and give every list an end:
+Keep numbers, not tensors with a graph, and bound every list:
     losses.append(loss.item())              # a number; a detached tensor still pins a piece of the heap
     with torch.no_grad():                   # while acting: no graph is built
         action, value = policy(obs)
@@ -76,11 +67,11 @@ class Growth:
         return max(limit_bytes - self.last_bytes, 0.0) / self.bytes_per_s
 
 
-def find(loop: Loop) -> list[Cause]:
+def find(loop: Loop) -> Causes:
     """Find memory that grows evenly, faster than replay is filled; and page faults that wait for the disk."""
     seconds = loop.wall_ns / 1e9
     paging = loop.trace.main.counts.get("page_faults_major", 0) / seconds
-    told: list[str] = []
+    evidence: list[str] = []
     for name, series, limit in _kinds(loop):
         found = even_growth(loop.trace.main.memory.at_ns, series, loop.trace.loop_start_ns, loop.trace.loop_end_ns)
         if found is None or not _unbounded(loop, found, limit):
@@ -88,22 +79,22 @@ def find(loop: Loop) -> list[Cause]:
         if series is loop.trace.main.memory.rss_bytes and _had_it_before(loop, found):
             continue
         steps = max(loop.env_steps, 1) / seconds
-        told.append(
+        evidence.append(
             f"{name} grew by {size(found.last_bytes - found.first_bytes)} to {size(found.last_bytes)}: "
             f"{size(found.bytes_per_s)}/s, {size(found.bytes_per_s / steps)} an environment step"
         )
         if limit:
-            told.append(f"at that rate the machine's {size(limit)} are full in {_hours(found.full_in_s(limit))}")
+            evidence.append(f"at that rate the machine's {size(limit)} are full in {_hours(found.full_in_s(limit))}")
     if paging >= PAGING_PER_S:
-        told.append(f"{paging:.0f} major page faults a second: memory is being read back from disk")
-    return [_cause(loop, told)] if told else []
+        evidence.append(f"{paging:.0f} major page faults a second: memory is being read back from disk")
+    return [_cause(loop, evidence)] if evidence else []
 
 
 def _kinds(loop: Loop) -> list[tuple[str, NDArray[np.int64], float]]:
     memory, machine = loop.trace.main.memory, loop.machine
     return [
-        ("resident memory", memory.rss_bytes, float(machine.get("memory_bytes") or 0)),
-        ("device memory", memory.gpu_bytes, float(machine.get("gpu_memory_bytes") or 0)),
+        ("resident memory", memory.rss_bytes, float(machine.memory_bytes or 0)),
+        ("device memory", memory.gpu_bytes, float(machine.gpu_memory_bytes or 0)),
     ]
 
 
@@ -123,13 +114,13 @@ def even_growth(at_ns: NDArray[np.int64], series: NDArray[np.int64], start_ns: i
 
 
 def _unbounded(loop: Loop, found: Growth, limit: float) -> bool:
-    """Say whether the growth is more than replay filling up, and matters within a day."""
+    """Return whether the growth is more than replay filling up, and matters within a day."""
     stored = loop.counts.get("replay_adds_bytes", 0) / (loop.wall_ns / 1e9)
     return found.bytes_per_s > FILLING * stored and (not limit or found.full_in_s(limit) < FULL_WITHIN_S)
 
 
 def _had_it_before(loop: Loop, found: Growth) -> bool:
-    """Say whether memory that was asked for long ago only comes into use: a buffer made whole, which fills."""
+    """Return whether memory was allocated before and only becomes resident: a preallocated buffer that fills up."""
     memory, trace = loop.trace.main.memory, loop.trace
     inside = (memory.at_ns >= trace.loop_start_ns) & (memory.at_ns <= trace.loop_end_ns)
     reserved = memory.reserved_bytes[inside]
@@ -139,30 +130,24 @@ def _had_it_before(loop: Loop, found: Growth) -> bool:
     return high - low < RESERVED * (found.last_bytes - found.first_bytes)
 
 
-def _cause(loop: Loop, told: list[str]) -> Cause:
+def _cause(loop: Loop, evidence: list[str]) -> Cause:
     keeping = matching([atom for atom in loop.atoms if atom.own is not None], KEEPS)
     lines = hot_lines(keeping)[:LINES]
     seen = "; ".join(quoted(line) for line in lines)
     grower = max(loop.thread.nodes, key=lambda node: node.cpu_memory_bytes + node.gpu_memory_bytes)
-    atoms = keeping or _of(loop, grower.id) or list(loop.atoms)
+    atoms = keeping or loop.of_nodes([grower]) or list(loop.atoms)
     return Cause(
-        rule="memory_growth",
-        title="Memory keeps growing: something is kept that should be let go.",
+        title="Memory keeps growing: something is kept that should be released.",
         atoms=indices(atoms),
-        residual=Residual(1.0, 1.0, 1.0),
         evidence=(
-            *told,
+            *evidence,
             *([f"lines that keep something without detaching it: {seen}"] if lines else []),
-            f"most of it was seen growing in {grower.name}",
+            f"most of the growth was in {grower.name}",
         ),
         advice=ADVICE,
         informs=True,
         blame=(lines[0].file, lines[0].line) if lines else None,
     )
-
-
-def _of(loop: Loop, node_id: int) -> list[Atom]:
-    return [atom for atom in loop.atoms if atom.node.id == node_id]
 
 
 def _hours(seconds: float) -> str:

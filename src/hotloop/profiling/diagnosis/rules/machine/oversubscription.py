@@ -1,28 +1,21 @@
-"""More compute threads than processor cores that are free for them.
+"""There are more compute threads than free cores.
 
-**Cause.** More compute threads than cores: torch's threads and the busy environment processes together. Each small
-operation waits for the last of its threads to get a core.
+Torch's threads and the environment processes compete for the cores, and each small operation waits for its last thread
+to get one.
 
-**Seen by.** Torch's thread count, more than one, plus the cores that other processes keep busy while the main thread
-is not waiting for them: more than 1.25 for each core. Or, where something outside of the run keeps the cores busy:
-small networks (under 10 ms a call at best) divided among several threads whose code is on the processor for less than
-60 % of its time.
+**Seen by.** More than one torch thread, and more than 1.25 busy threads per core: torch's threads plus the cores that
+other processes use while the main thread is not waiting for them. Or, if something outside of the run uses the cores:
+small networks (under 10 ms per call at best) on several threads that are running for less than 60 % of their time.
 
-**Cure.**
-```python
-torch.set_num_threads(1)  # first lines of the script; also in every worker
-os.environ["OMP_NUM_THREADS"] = "1"  # before importing numpy and torch, in workers
-```
-
-**Residual.** The fastest call of each span shows what a call takes when nobody is in its way; the median call is the
-upper bound.
+**Residual.** The fastest call of each span shows its time when it is not disturbed; the median call is the upper bound.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import indices, percent, times, total_ns
-from hotloop.profiling.diagnosis.finding import Cause, Residual, clamped
+from hotloop.profiling.diagnosis.evidence import percent, times
+from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
+from hotloop.profiling.diagnosis.selection import indices, total_ns
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
 from hotloop.profiling.trace.model import Node, Process
 
@@ -37,47 +30,47 @@ LEAST_BUSY, LEAST_STARVED = 0.05, 0.01
 LEAST_SAMPLES = 50
 SMALL_NS = 10_000_000
 """A call that takes less at best gains nothing by a second thread that is worth the waiting."""
+ADVICE = """\
+Use one thread for small networks, and never more than the cores left over by the environments:
+    torch.set_num_threads(1)             # first lines of the script; also in every worker
+    os.environ["OMP_NUM_THREADS"] = "1"  # before importing numpy and torch, in workers"""
 
 
-def find(loop: Loop) -> list[Cause]:
-    """Find torch thread pools larger than what the cores can carry beside the other busy processes."""
-    torch = loop.trace.manifest.get("torch") or {}
-    threads = int(torch.get("threads") or 0)
-    cores = int(loop.machine.get("cores") or 0)
+def find(loop: Loop) -> Causes:
+    """Find torch thread pools that are too large for the cores left by other busy processes."""
+    torch = loop.trace.torch
+    threads = torch.threads or 0
+    cores = loop.machine.cores or 0
     busy = _busy(loop, cores)
     computing = loop.where(lambda a: a.node.phase in COMPUTES and a.node.kind == "span")
     if not cores or threads <= 1 or not computing:
-        return []
+        return
     crowded = threads + busy > TOO_MANY * cores
     if not crowded and not _wait_for_each_other(loop, computing):
-        return []
-    place = torch.get("set_at")
-    return [
-        Cause(
-            rule="oversubscription",
-            title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores."
-            if crowded
-            else f"Torch's {threads} threads wait for each other: something else keeps the {cores} cores busy.",
-            atoms=indices(computing),
-            residual=_undisturbed(computing),
-            evidence=(
-                f"torch uses {threads} threads, there are {cores} cores" + _others(loop, busy),
-                f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
-                f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
-                *_slowest(computing),
-            ),
-            advice=_advice(),
-            general=True,
-            blame=(str(place[0]), int(place[1])) if place else None,
-        )
-    ]
+        return
+    yield Cause(
+        title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores."
+        if crowded
+        else f"Torch's {threads} threads wait for each other: something else keeps the {cores} cores busy.",
+        atoms=indices(computing),
+        residual=_undisturbed(computing),
+        evidence=(
+            f"torch uses {threads} threads, there are {cores} cores" + _others(loop, busy),
+            f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
+            f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
+            *_slowest(computing),
+        ),
+        advice=ADVICE,
+        general=True,
+        blame=torch.set_at,
+    )
 
 
 def _busy(loop: Loop, cores: int) -> float:
     """Return how many cores other processes keep busy while the main thread does not wait for them.
 
-    Workers that compute only while they are waited for are in nobody's way: as much of their work as fits
-    into the waiting is taken to be done there.
+    Workers that compute only while the main thread waits for them do not disturb it. As much of their work as fits into
+    the waiting time is assumed to be done there.
     """
     waited_ns = total_ns(loop.where(lambda atom: Phase.WAIT in loop.phases(atom.node)))
     work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
@@ -85,9 +78,9 @@ def _busy(loop: Loop, cores: int) -> float:
 
 
 def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
-    """Say whether small networks wait for the threads that they are divided among."""
+    """Return whether small networks wait for the threads that they are divided among."""
     nodes = _spans(computing)
-    if loop.machine.get("gpu") or not nodes or sum(atom.n for atom in computing) < LEAST_SAMPLES:
+    if loop.machine.gpu or not nodes or sum(atom.n for atom in computing) < LEAST_SAMPLES:
         return False
     best_ns = sum(node.min_ns * node.calls for node in nodes) / sum(node.calls for node in nodes)
     return best_ns < SMALL_NS and _computing_share(computing) < WAITING
@@ -96,9 +89,9 @@ def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
 def _others(loop: Loop, busy: float) -> str:
     """Say what is known of those who keep the cores busy: other programs are not in the recording."""
     starved = loop.trace.main.counts.get("starved_ns", 0) / loop.wall_ns
-    told = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
-    told += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
-    return "".join(f", {each}" for each in told)
+    facts = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
+    facts += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
+    return "".join(f", {each}" for each in facts)
 
 
 def _cpu_ns(process: Process) -> float:
@@ -106,7 +99,7 @@ def _cpu_ns(process: Process) -> float:
 
 
 def _undisturbed(computing: list[Atom]) -> Residual:
-    """Predict what remains by the fastest calls seen: they show what a call takes when nobody is in its way.
+    """Predict what remains by the fastest calls seen: they show the time of an undisturbed call.
 
     At worst the median call is what is left.
     """
@@ -140,11 +133,3 @@ def _slowest(computing: list[Atom]) -> list[str]:
         f"{node.name} takes {node.mean_ns / 1e6:.2g} ms on average and {node.min_ns / 1e6:.2g} ms at best"
         for node in nodes
     ]
-
-
-def _advice() -> str:
-    return (
-        "Use one thread for small networks, and never more than the cores left over by the environments:\n"
-        "    torch.set_num_threads(1)             # first lines of the script; also in every worker\n"
-        '    os.environ["OMP_NUM_THREADS"] = "1"  # before importing numpy and torch, in workers'
-    )

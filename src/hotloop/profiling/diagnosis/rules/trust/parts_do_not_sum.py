@@ -1,37 +1,28 @@
-"""The parts of the loop, as they are named, do not make up the whole.
+"""The named parts of the loop do not add up to the whole.
 
-**Cause.** A span contains what belongs to another phase: a trainer with `reset` and `step(x)` looks like an
-environment to the hooks, and contains the real one and the updates; or a span named "env" lies around the whole
-iteration. Totals then count time twice, and environment steps are counted by the wrong call. Or much of the time lies
-in no span. Or the parts that the script itself prints are far less than the whole that it prints with them.
+A span contains work of another phase: a trainer with `reset` and `step(x)` looks like an environment to the hooks, but
+contains the real one and the updates; or a span named "env" surrounds the whole iteration. Then totals count time twice
+and the wrong calls count as environment steps. Or much of the time has no span. Or the times that the script prints for
+the parts are far less than the total it prints with them.
 
-**Seen by.** A tenth of the loop or more in updates inside an environment's span, or in an environment or updates
-inside acting, storing or sampling. Or 30 % of the loop outside of any span with nothing beside it that tells its
-phase; the lines seen there are named. Or, of what the script prints, two or more times indented under another (or
-printed beside a "total") that sum to less than half of it, on average over the last prints, at least three.
+**Seen by.** At least 10 % of the loop in updates inside an environment's span, or in an environment or updates inside
+acting, storing or sampling. Or 30 % of the loop outside of any span with no hint of its phase; the evidence shows its
+lines. Or two or more printed times, indented under another or next to a "total", that sum to less than half of it, on
+average over at least three prints.
 
-**Cure.**
-```python
-def train_iteration(self, epochs): ...  # not step(): it is no environment
+**Residual.** None: shares are misleading, but the gain is 1.
 
-
-with span("iteration"):  # a name that tells no phase is a container
-    with span("search"):  # what had no name
-        action = planner.search(state)
-```
-
-**Residual.** None: it says that shares mislead, and is listed with a gain of 1.
-
-**Not meant.** Networks inside an environment (opponents, learned rewards), and callbacks that evaluate. Of printed
+**Not covered.** Networks inside an environment (opponents, learned rewards) and callbacks that evaluate. For printed
 times: progress bars, rates, time since the start, means and maxima, milliseconds under seconds.
 """
 
 from __future__ import annotations
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import duration, hottest, indices, meeting_line, percent
-from hotloop.profiling.diagnosis.finding import Cause, Residual
+from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent
+from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import Whole, printed, printed_in, wholes
+from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
 from hotloop.profiling.trace.model import Node
 
@@ -48,29 +39,29 @@ LEAST_UNNAMED = 0.3
 NESTED_ADVICE = """\
 Name the whole for what it is, so that each part is counted once:
     def train_iteration(self, steps): ...     # a trainer with `reset` and `step(x)` looks like an environment
-    with span("iteration"):                   # a name that tells no phase makes a container
+    with span("iteration"):                   # a name without a phase makes a container
         with span("env.step"): ...
         with span("update"): ..."""
 UNNAMED_ADVICE = """\
 Give the lines below a span, so that their time has a name:
     with hotloop.span("search"):
         action = planner.search(state)
-Own timers must cover the whole loop: print what is left over beside the parts."""
+Your own timers must cover the whole loop: also print the time that no part covers."""
 LEAST_MISSING = 0.5
 """Part of a printed whole that its printed parts must leave out."""
-MOST_TOLD = 3
+MOST_SHOWN = 3
 PRINTED_ADVICE = """\
-Print what is left over beside the parts, and look there first:
+Also print the time that no part covers, and look there first:
     rest = total - sum(parts.values())
 Parts that ought to be all of it were timed wrongly: wait for the work to be done before reading the clock."""
 
 
-def find(loop: Loop) -> list[Cause]:
-    """Find spans that contain what is none of theirs, time without a name, and printed parts that miss the whole."""
+def find(loop: Loop) -> Causes:
+    """Find spans with work of another phase, time without a span, and printed parts that do not add up."""
     return [*_nested(loop), *_unnamed(loop), *_printed(loop)]
 
 
-def _nested(loop: Loop) -> list[Cause]:
+def _nested(loop: Loop) -> Causes:
     found = []
     for node in loop.thread.nodes:
         foreign = FOREIGN.get(node.phase, frozenset()) if node.kind == "span" else frozenset()
@@ -83,56 +74,52 @@ def _nested(loop: Loop) -> list[Cause]:
         if inside < LEAST_FOREIGN * loop.wall_ns:
             continue
         names = sorted({each.name for each in below.values()})[:3]
-        subtree = {each.id for each in loop.thread.subtree(node)}
-        atoms = loop.where(lambda atom, ids=subtree: atom.node.id in ids)
-        title = f"{node.name} is taken for {node.phase}, but contains learning or other phases."
-        told = (
+        title = f"{node.name} counts as {node.phase}, but contains learning or other phases."
+        evidence = (
             f"{node.name} ({node.phase}) takes {percent(node.total_ns / loop.wall_ns)} of the loop, of which "
             f"{percent(inside / loop.wall_ns)} is {', '.join(names)}: as parts they would be counted twice",
             *(["its calls are counted as environment steps"] if node.phase is Phase.ENV else []),
         )
-        found.append(_cause(title, atoms, told, NESTED_ADVICE))
+        found.append(_cause(title, loop.below([node]), evidence, NESTED_ADVICE))
     return [cause for cause in found if cause.atoms]
 
 
 def _around(loop: Loop, node: Node) -> bool:
-    """Say whether a span of the same phase lies around a node, which then tells the same."""
+    """Return whether a node is inside a span of the same phase, which is reported instead."""
     return any(each.phase is node.phase and each.kind == "span" for each in loop.lineage(node)[1:])
 
 
-def _unnamed(loop: Loop) -> list[Cause]:
-    atoms = loop.where(lambda atom: atom.node.kind == "root" or (atom.node.kind == "gap" and _untold(atom)))
+def _unnamed(loop: Loop) -> Causes:
+    atoms = loop.where(
+        lambda atom: atom.node.kind == "root" or (atom.node.kind == "gap" and atom.node.phase is Phase.OTHER)
+    )
     share = loop.share(atoms)
     seen = loop.share(atom for atom in atoms if atom.own is not None)
     # Without environment steps it is no training loop; without a line of the user's there is nothing to name.
     if not loop.env_steps or seen < LEAST_UNNAMED:
         return []
-    told = (f"{percent(share)} of the loop lies in no span, and nothing tells its phase", hottest(loop, atoms))
-    return [_cause(f"{percent(share)} of the loop has no name.", atoms, told, UNNAMED_ADVICE)]
+    evidence = (f"{percent(share)} of the loop is in no span, and its phase is unknown", hottest(loop, atoms))
+    return [_cause(f"{percent(share)} of the loop has no name.", atoms, evidence, UNNAMED_ADVICE)]
 
 
-def _printed(loop: Loop) -> list[Cause]:
+def _printed(loop: Loop) -> Causes:
     missing = [
         each for each in wholes(loop.trace.claimed.claims) if each.parts_ns < (1.0 - LEAST_MISSING) * each.claim.mean_ns
     ]
     if not missing:
-        return []
+        return
     missing.sort(key=lambda each: each.parts_ns / each.claim.mean_ns)
-    more = [f"and {len(missing) - MOST_TOLD} more"] if len(missing) > MOST_TOLD else []
+    more = [f"and {len(missing) - MOST_SHOWN} more"] if len(missing) > MOST_SHOWN else []
     first = missing[0].claim
-    names = ", ".join(each.claim.name for each in missing[:MOST_TOLD])
-    return [
-        Cause(
-            rule="parts_do_not_sum",
-            title=f"The parts that the script prints do not sum to the whole: {names}.",
-            atoms=printed_in(loop, [each.claim for each in missing]),
-            residual=Residual(1.0, 1.0, 1.0),
-            evidence=(*map(_sums, missing[:MOST_TOLD]), *more),
-            advice=PRINTED_ADVICE,
-            informs=True,
-            blame=(first.file, first.line),
-        )
-    ]
+    names = ", ".join(each.claim.name for each in missing[:MOST_SHOWN])
+    yield Cause(
+        title=f"The parts that the script prints do not sum to the whole: {names}.",
+        atoms=printed_in(loop, [each.claim for each in missing]),
+        evidence=(*map(_sums, missing[:MOST_SHOWN]), *more),
+        advice=PRINTED_ADVICE,
+        informs=True,
+        blame=(first.file, first.line),
+    )
 
 
 def _sums(each: Whole) -> str:
@@ -141,21 +128,15 @@ def _sums(each: Whole) -> str:
     return (
         f"{each.claim.name} is printed as {duration(whole_ns)}, its parts ({parts}{', …' * (len(each.parts) > 6)}) "
         f"sum to {duration(each.parts_ns)}, {percent(each.parts_ns / whole_ns)} of it: "
-        f"{duration(whole_ns - each.parts_ns)} are in none of them"
+        f"{duration(whole_ns - each.parts_ns)} are missing"
     )
 
 
-def _untold(atom: Atom) -> bool:
-    return atom.node.phase is Phase.OTHER
-
-
-def _cause(title: str, atoms: list[Atom], told: tuple[str, ...], advice: str) -> Cause:
+def _cause(title: str, atoms: list[Atom], evidence: tuple[str, ...], advice: str) -> Cause:
     return Cause(
-        rule="parts_do_not_sum",
         title=title,
         atoms=indices(atoms),
-        residual=Residual(1.0, 1.0, 1.0),
-        evidence=told,
+        evidence=evidence,
         advice=advice,
         informs=True,
         blame=meeting_line(atoms),

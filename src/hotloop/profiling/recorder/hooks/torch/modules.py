@@ -1,57 +1,54 @@
-"""The hook of torch's module calls: times the outermost, counts their arithmetic, follows up their graphs.
+"""The hook of torch's module calls: times the outermost, counts their FLOPs, follows their graphs.
 
 A network of ten layers goes through this wrapper eleven times a forward pass, so a call inside another does next to
-nothing. What it does cost is added up in the span of the outermost call, from costs measured when recording starts.
+nothing. Its cost is added up in the span of the outermost call, from costs measured when recording starts.
 """
 
 from __future__ import annotations
 
 import functools
-import types
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hotloop.hook_kinds import Hook
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks import wrappers
-from hotloop.profiling.recorder.hooks.patching import Subject, module_of
+from hotloop.profiling.recorder.hooks.patching import module_of
 from hotloop.profiling.recorder.hooks.torch.flops import layer_flops
-from hotloop.profiling.recorder.hooks.torch.training_mode import layers_that_differ, note_mode
-from hotloop.profiling.recorder.hooks.torch.unused_graphs import follow_graph
+from hotloop.profiling.recorder.hooks.torch.training_mode import ModeLayers, layers_that_differ, note_mode
 from hotloop.profiling.recorder.hooks.wrappers import (
     At,
-    Wrapper,
+    Method,
+    P,
+    R,
     class_name,
-    here,
     hide_frame,
     mark,
-    report_failure,
     skipped_by_warnings,
-    span_of,
 )
-from hotloop.profiling.recorder.printed_timings.collect import name_layers, note_layers
 from hotloop.spans.hot_path import note
-from hotloop.spans.registry import Span, counter_code, recording
+from hotloop.spans.registry import Span, counter_code, hook_span, recording
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+
+    from hotloop.profiling.recorder.hooks.state import HookState
 
 _FLOPS = counter_code("flops")
 
 
-class Depth:
-    """How many levels of nested module calls are timed. One for all wrappers."""
+class ModuleCosts:
+    """What the wrapper takes within the span of an outermost call, in a tight loop, in ns."""
 
-    modules = 1
-
-
-class Cost:
-    """What the wrapper takes within the span of an outermost call, in a tight loop, in ns. Set by `cost`."""
-
-    own_ns = 0.0
-    """For the call itself."""
-    graph_ns = 0.0
-    """Besides, where a graph is built."""
-    inner_ns = 0.0
-    """For each call inside it."""
+    def __init__(self) -> None:
+        self.own_ns = 0.0
+        """For the call itself."""
+        self.graph_ns = 0.0
+        """In addition, where a graph is built."""
+        self.inner_ns = 0.0
+        """For each call inside it."""
 
 
 class Kind:
@@ -59,11 +56,11 @@ class Kind:
 
     __slots__ = ("flops", "graph_ns", "plain_ns")
 
-    def __init__(self, flops: int, inner: int) -> None:
+    def __init__(self, flops: int, inner: int, costs: ModuleCosts) -> None:
         self.flops = flops
-        self.plain_ns = Cost.own_ns + inner * Cost.inner_ns
+        self.plain_ns = costs.own_ns + inner * costs.inner_ns
         """What the wrapper takes within one such call."""
-        self.graph_ns = self.plain_ns + Cost.graph_ns
+        self.graph_ns = self.plain_ns + costs.graph_ns
         """The same where a graph is built."""
 
 
@@ -72,93 +69,90 @@ class Seen:
 
     __slots__ = ("differing", "kinds", "module")
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: nn.Module, state: HookState) -> None:
         self.module = weakref.ref(module)
-        self.differing: tuple[tuple[Any, int], ...] = ()
+        self.differing: ModeLayers = ()
         try:
-            self.differing = layers_that_differ(module)
+            self.differing = layers_that_differ(module, state.torch)
         except Exception as error:
-            if not report_failure("look at the layers of a module", error):
+            if not state.failures.report("inspect the layers of a module", error):
                 raise
-        self.kinds: dict[Any, Kind] = {}
-        """By the shape of the first input; None where that is no plain tensor."""
+        self.kinds: dict[torch.Size | None, Kind] = {}
+        """By the shape of the first input; None if that is not a plain tensor."""
 
 
 class ModuleSpans(dict[type, Span | None]):
-    """The spans of module calls, by class. None for a compiled module, which is named by what it holds."""
+    """The spans of module calls, by class. None for a compiled module, which is named after what it holds."""
 
     def __missing__(self, cls: type) -> Span | None:
         compiled = class_name(cls) == "OptimizedModule" and module_of(cls).startswith("torch.")
-        found = self[cls] = None if compiled else span_of(class_name(cls), Phase.FORWARD, Hook.MODULE)
+        found = self[cls] = None if compiled else self.named(cls)
         return found
 
-
-class Torch:
-    """What is known of torch once it is imported."""
-
-    tensor: type | None = None
-
-
-class Grad:
-    """Whether graphs are built now."""
-
-    enabled: Callable[[], bool] = staticmethod(bool)
-    """Says no until torch is there."""
-
-
-grad = Grad()
-_seen: dict[int, Seen] = {}
+    def named(self, cls: type) -> Span:
+        """Return the span with the name of a class."""
+        return hook_span(class_name(cls), Phase.FORWARD, Hook.MODULE)
 
 
 @skipped_by_warnings
-def calling(fn: Wrapper, spans: ModuleSpans | None = None, listening: Callable[[], bool] = recording) -> Wrapper:
-    """Time outermost module calls, and those of as many levels below as asked for.
+def calling(
+    fn: Method[nn.Module, P, R],
+    state: HookState,
+    spans: ModuleSpans | None = None,
+    listening: Callable[[], bool] = recording,
+) -> Method[nn.Module, P, R]:
+    """Time outermost module calls, and `state.depth` - 1 levels below them.
 
     Args:
         fn: `Module.__call__`.
-        spans: The spans of its calls, if not new ones.
-        listening: Says whether a recorder listens.
+        state: Of the recording.
+        spans: The spans of its calls; new ones by default.
+        listening: Whether a recorder listens.
     """
     spans = ModuleSpans() if spans is None else spans
+    here, torch = state.here, state.torch
 
     @functools.wraps(fn)
-    def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: nn.Module, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if wrappers.is_compiling():
                 return fn(self, *args, **kwargs)
             at = here.at
             level = at.modules
-            if level >= Depth.modules:
+            if level >= state.depth:
                 if at.layers is not None:
                     at.inner += 1
-                    return note_layer(at, self, fn(self, *args, **kwargs))
+                    return note_layer(at, state, self, fn(self, *args, **kwargs))
                 return fn(self, *args, **kwargs)
-            each: Any = spans[type(self)] or spans[type(self._orig_mod)]
+            each = spans[type(self)] or spans.named(type(self._orig_mod))
             at.modules = level + 1
             try:
                 with each:
                     if level:
-                        return note_layer(at, self, fn(self, *args, **kwargs))
+                        return note_layer(at, state, self, fn(self, *args, **kwargs))
                     if not listening():
                         return fn(self, *args, **kwargs)
-                    seen = _seen.get(id(self))
+                    seen = state.modules.get(id(self))
                     if seen is None or seen.module() is not self:
-                        seen = _seen[id(self)] = Seen(self)
+                        seen = state.modules[id(self)] = Seen(self, state)
                     if seen.differing:
-                        note_mode(seen.differing)
-                    kind = seen.kinds.get(args[0].shape if args and type(args[0]) is Torch.tensor else None)
+                        note_mode(seen.differing, state.failures)
+                    first: Any = args[0] if args else None
+                    shape = first.shape if type(first) is torch.tensor else None
+                    kind = seen.kinds.get(shape)
                     if kind is None:
-                        out, kind = look_inside(at, seen, fn, args, kwargs)
+                        out, kind = look_inside(at, state, self, fn, *args, **kwargs)
+                        seen.kinds[shape] = kind
                     else:
                         out = fn(self, *args, **kwargs)
                     if kind.flops:
                         note(_FLOPS, kind.flops)
-                    if not grad.enabled():
+                    if not torch.grad_enabled():
                         each.within_ns += kind.plain_ns
                         return out
                     at.graph_flops += kind.flops
                     each.within_ns += kind.graph_ns
-                    return follow_graph(args, out)
+                    return state.graphs.follow(args, out)
             finally:
                 at.modules = level
         except BaseException as error:
@@ -168,39 +162,29 @@ def calling(fn: Wrapper, spans: ModuleSpans | None = None, listening: Callable[[
     return mark(__call__)
 
 
-def look_inside(at: At, seen: Seen, fn: Wrapper, args: Any, kwargs: Any) -> tuple[Any, Kind]:
-    """Make the first call of a kind; learn how much arithmetic and how many inner calls it is."""
-    module = seen.module()
-    shape = args[0].shape if args and type(args[0]) is Torch.tensor else None
+def look_inside(
+    at: At, state: HookState, module: nn.Module, fn: Method[nn.Module, P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> tuple[R, Kind]:
+    """Make the first call of a kind; find out how many FLOPs and inner calls it has."""
     at.layers, at.inner = layers, _ = [], 0
     try:
-        out = note_layer(at, module, fn(module, *args, **kwargs))
+        out = note_layer(at, state, module, fn(module, *args, **kwargs))
     except BaseException as error:
         hide_frame(error)
         raise
     finally:
         at.layers = None
-    kind = seen.kinds[shape] = Kind(sum(flops for _, flops in layers), at.inner)
+    kind = Kind(sum(flops for _, flops in layers), at.inner, state.module_costs)
     try:
-        name_layers(module)
-        note_layers(module, layers)
+        state.book.layers.note(module, layers)
     except Exception as error:
-        if not report_failure("look at the layers of a module", error):
+        if not state.failures.report("inspect the layers of a module", error):
             raise
     return out, kind
 
 
-def note_layer(at: At, layer: Any, out: Any) -> Any:
-    """Add a layer's FLOPs to the first call that is being looked at, if one is. Returns `out`."""
+def note_layer(at: At, state: HookState, layer: nn.Module, out: R) -> R:
+    """Add a layer's FLOPs to the first call that is being inspected, if one is. Returns `out`."""
     if at.layers is not None:
-        at.layers.append((layer, layer_flops(layer, out)))
+        at.layers.append((layer, layer_flops(layer, out, state.failures)))
     return out
-
-
-def on_torch(torch: types.ModuleType, patches: Any) -> None:
-    """Learn to ask torch whether a backward can follow."""
-    grad.enabled = torch.is_grad_enabled
-    Torch.tensor = torch.Tensor
-
-
-SUBJECT = Subject(on_import={"torch": on_torch})

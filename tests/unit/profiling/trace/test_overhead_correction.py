@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hotloop.profiling.trace.build.overhead import Costs, Entry, corrected
+from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 
 
 def by_id(entries: list[Entry]) -> dict[int, Entry]:

@@ -44,14 +44,10 @@ class Costs:
 def corrected(
     entries: list[Entry], scale: dict[int, float], costs: Costs, time_scale: dict[int, float] | None = None
 ) -> tuple[list[Entry], float]:
-    """Return the tree as it would be without recording, and the time that recording took in ns.
+    """Return the tree as it would be without recording, and the recording overhead in ns.
 
-    Args:
-        entries: Parents before children, the root first. Not changed.
-        scale: By code, all calls per timed call.
-        costs: What recording cost.
-        time_scale: By code, the time of all calls per time of those that were timed, 1 if it is not there; without it,
-            `scale`.
+    Entries have the root first and parents before children. `scale` and `time_scale` are those of `thinning.Scale`;
+    without `time_scale`, times are scaled like calls.
     """
     by_id = {e.id: Entry(e.id, e.parent, e.kind, e.code, e.calls, e.total_ns, e.self_ns, e.dark) for e in entries}
     factor, longer = (
@@ -76,7 +72,7 @@ def corrected(
 
 
 def _costs_below(by_id: dict[int, Entry], factor: dict[int, float], costs: Costs) -> dict[int, float]:
-    """What the spans below each entry cost, as contained in the entry's scaled total.
+    """Return the overhead of the spans below each entry, as contained in the entry's scaled total.
 
     An entry's total is scaled up from the calls that were timed, so what it contained then is scaled with it: a
     span below it that was timed R times counts as R times the entry's factor, the rest of its calls as counted.

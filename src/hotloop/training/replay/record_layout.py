@@ -6,9 +6,8 @@ dtype. Word 0 holds the flags, word 1 the reward, then comes the action, then th
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
+from numpy.typing import DTypeLike
 
 FLAGS, REWARD, ACTION = 0, 1, 2
 """Index of the first word of the columns that every record has; `record_dtype` puts them there."""
@@ -23,7 +22,7 @@ FLAG_BITS = TERMINATED | TRUNCATED | START | FINAL
 WORD_BYTES = 4
 
 
-def record_dtype(**columns: tuple[Any, tuple[int, ...]]) -> np.dtype[Any]:
+def record_dtype(**columns: tuple[DTypeLike, tuple[int, ...]]) -> np.dtype[np.void]:
     """Return the structured dtype of a record: flags, reward, then `columns` of (dtype, shape), padded to words."""
     all_columns = {"flags": (np.uint32, ()), "reward": (np.float32, ()), **columns}
     names, formats, offsets, end = [], [], [], 0
@@ -36,12 +35,12 @@ def record_dtype(**columns: tuple[Any, tuple[int, ...]]) -> np.dtype[Any]:
     return np.dtype({"names": names, "formats": formats, "offsets": offsets, "itemsize": end})
 
 
-def words_of(column: np.dtype[Any]) -> int:
+def words_of(column: np.dtype[np.generic]) -> int:
     """Return the number of words that a column takes."""
     return -(-column.itemsize // WORD_BYTES)
 
 
-def as_column(words: np.ndarray, column: np.dtype[Any]) -> np.ndarray:
+def as_column(words: np.ndarray, column: np.dtype[np.generic]) -> np.ndarray:
     """View words [B, W] as a column [B, *shape]. Copies only if the column ends in the middle of a word."""
     rows = words.view(np.uint8)[:, : column.itemsize] if column.itemsize % WORD_BYTES else words
     return np.ascontiguousarray(rows).view(column.base).reshape(len(words), *column.shape)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from hotloop.training.learn.losses import cross_entropy, huber, normalise, ppo_losses, project, q_target
+from hotloop.training.learn.loss_terms import cross_entropy, huber, normalise, ppo_losses, project, q_target
 from hotloop.training.learn.returns import gae
 
 

@@ -9,7 +9,7 @@ import pytest
 from tests.traces import gap, make_trace, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.trace.build.gaps import gap_phases, phase_of_stack
+from hotloop.profiling.trace.build.gap_phases import gap_phases, phase_of_stack
 from hotloop.profiling.trace.build.process import _split_gap
 from hotloop.profiling.trace.model import PART, Frame
 from hotloop.profiling.trace.reading.names import NodeName, Sibling

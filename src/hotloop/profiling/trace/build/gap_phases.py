@@ -1,8 +1,7 @@
-"""What a loop was doing between two spans: told by the lines seen there, else by the neighbours.
+"""The phase of the time between two spans: from the lines sampled there, otherwise from the neighbouring spans.
 
-Between the network's forward pass and `backward` stands the loss; between `backward` and the optimiser, the
-clipping of gradients; between the environment's step and the buffer's add, the making of a transition. Lines
-that were sampled there and tell what they do overrule this, for as much of the gap as they were seen in.
+For example, the loss is computed between the forward pass and `backward`, and gradients are clipped between `backward`
+and the optimiser. Lines with a phase of their own take precedence, for their share of the gap.
 """
 
 from __future__ import annotations
@@ -55,28 +54,26 @@ FUNCTIONS: tuple[tuple[Phase, re.Pattern[str]], ...] = (
     (Phase.ACT, re.compile(r"(?i)(choose|select|sample)_action|epsilon_?greedy")),
 )
 TRAINERS = re.compile(r"[/\\](stable_baselines3|sb3_contrib|torchrl|tianshou|rllib|skrl|sample_factory|lightning)[/\\]")
-"""Libraries that run the loop themselves: the user's line above them is `model.learn()` and tells nothing."""
+"""Libraries that run the loop themselves: the user's line above them is `model.learn()`, which has no phase."""
 
 
 LEAST_SEEN = 3
-"""A line's phase counts if it was sampled so often."""
+"""A line's phase counts from this many samples on."""
 
 
 def gap_phases(before: Phase | None, after: Phase | None, seen: Counter[Phase | None]) -> dict[Phase | None, Phase]:
-    """Return the phase of the parts of a gap, by the phase that their lines tell; None for the rest of it.
+    """Return the phase of each part of a gap, by the phase of its lines; None is for lines without one.
 
-    Args:
-        before: Phase of the span before it; None at the container's begin.
-        after: Phase of the span after it; None at the container's end.
-        seen: How often lines of each phase were sampled in it; None for lines that tell nothing.
+    `before` and `after` are the phases of the neighbouring spans; None at the start and end of the container. `seen`
+    counts the samples of each phase.
     """
     between = _between(before, after)
-    told = {phase: phase if phase is not None and n >= LEAST_SEEN else between for phase, n in seen.items()}
-    return told | {None: between}
+    found = {phase: phase if phase is not None and n >= LEAST_SEEN else between for phase, n in seen.items()}
+    return found | {None: between}
 
 
 def phase_of_stack(stack: tuple[Frame, ...]) -> Phase | None:
-    """Tell a phase from a sampled stack: by the user's line, by the functions it is in, else by the library."""
+    """Return the phase of a sampled stack: from the user's line, its functions, or the library."""
     own: list[Frame] = []
     for frame in stack:
         if TRAINERS.search(frame.file):
@@ -96,7 +93,7 @@ def _first(patterns: tuple[tuple[Phase, re.Pattern[str]], ...], text: str) -> Ph
 
 
 PASSING = (Phase.WAIT, Phase.LOG, Phase.CHECKPOINT)
-"""Phases that come in between and tell nothing of what follows them."""
+"""Phases that may occur anywhere, so they say nothing about what follows."""
 
 
 def _between(before: Phase | None, after: Phase | None) -> Phase:

@@ -1,0 +1,60 @@
+"""What the hooks of one recording know and find out: made when a recording starts, dropped when it ends.
+
+It is handed to the hooks that need it, and read by the recorder, which writes its facts into the run's files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hotloop.profiling.recorder.hooks.torch.dropped_gradients import DroppedGradients
+from hotloop.profiling.recorder.hooks.torch.library import Library
+from hotloop.profiling.recorder.hooks.torch.modules import ModuleCosts, Seen
+from hotloop.profiling.recorder.hooks.torch.optimisers import Lead, PlainOptimisers
+from hotloop.profiling.recorder.hooks.torch.unused_graphs import UnusedGraphs
+from hotloop.profiling.recorder.hooks.wrappers import Failures, Here
+from hotloop.profiling.recorder.printed_timings.collect import Book
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.deep.layers import Layers
+
+
+class HookState:
+    """What the hooks of one recording share.
+
+    Args:
+        depth: Levels of nested torch module calls to time; 1 is the outermost only.
+
+    Raises:
+        ValueError: If `depth` is negative.
+    """
+
+    def __init__(self, depth: int = 1) -> None:
+        self.torch = Library()
+        self.here = Here()
+        self.quiet: set[int] = set()
+        """Threads whose host syncs are a library's own and are not counted. Nearly always empty."""
+        self.quick_steps = True
+        """Whether steps of library environments may be counted in C, which nothing in Python notices."""
+        self.layers: Layers | None = None
+        """Times the layers of modules, if the user asked for it."""
+        self.wrapper_ns: dict[str, float] = {}
+        """What each kind of wrapper adds to a call around its span, by its name in the recorder's state file."""
+        self.module_costs = ModuleCosts()
+        self.begin(depth)
+
+    def begin(self, depth: int) -> None:
+        """Forget the facts of the last recording: a forked process goes on with its parent's hooks."""
+        if depth < 0:
+            raise ValueError(f"modules_depth is {depth}: give 0 for no module calls, 1 for the outermost")
+        self.depth = depth
+        self.failures = Failures()
+        self.book = Book()
+        self.lead = Lead()
+        self.plain_optimisers = PlainOptimisers(self.failures)
+        self.gradients = DroppedGradients(self.failures)
+        self.graphs = UnusedGraphs(self.torch, self.failures)
+        self.modules: dict[int, Seen] = {}
+        """What is known of each module, by its id."""
+        self.threads_set_at: tuple[str, int] | None = None
+        """File and line that last set torch's number of threads."""

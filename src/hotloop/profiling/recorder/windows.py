@@ -1,0 +1,56 @@
+"""The windows of a recording: its rows are totals of one window each, a second or longer."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.process_stats import Vitals
+from hotloop.profiling.recorder.writer import Write, write_window
+
+WINDOWS_BEFORE_DOUBLING = 600
+"""From then on windows are twice as long, so that the files of a long run stay small."""
+
+
+class Windows:
+    """The current window and its totals."""
+
+    def __init__(self, at: int, length_ns: int, vitals: Vitals) -> None:
+        self.index = 0
+        self.timed, self.counted = Counter[int](), Counter[int]()
+        """Calls of each span that were timed, and calls that were counted but not timed."""
+        self._length_ns, self._at_this_length = length_ns, 0
+        self._vitals = vitals
+        self.restart(at, 0)
+
+    def over(self, at: int) -> bool:
+        """Return whether the current window has reached its length."""
+        return at - self._start_ns >= self._length_ns
+
+    def restart(self, at: int, background_ns: int) -> None:
+        """Let the current window begin now."""
+        self._start_ns = at
+        self._process_marks = self._marks(background_ns)
+
+    def write(self, at: int, write: Write, accounts: list[Account], background_ns: int) -> None:
+        """Write the totals of the current window up to a moment."""
+        marks = self._marks(background_ns)
+        memory = {name: marks[name] - self._process_marks[name] for name in marks} | self._vitals.memory_now()
+        memory |= {"window": self.index, "start_ns": self._start_ns, "end_ns": at}
+        write_window(write, self.index, accounts, (self.timed, self.counted, self._vitals.device_ns), memory)
+
+    def end(self, at: int, write: Write, accounts: list[Account], background_ns: int) -> None:
+        """Write the current window and begin the next one."""
+        self.write(at, write, accounts, background_ns)
+        for account in accounts:
+            account.reset_window()
+        self.timed, self.counted, self._vitals.device_ns = Counter(), Counter(), Counter()
+        self.restart(at, background_ns)
+        self.index += 1
+        self._at_this_length += 1
+        if self._at_this_length >= WINDOWS_BEFORE_DOUBLING:
+            self._length_ns *= 2
+            self._at_this_length = WINDOWS_BEFORE_DOUBLING // 2
+
+    def _marks(self, background_ns: int) -> dict[str, int]:
+        return self._vitals.totals() | {"background_ns": background_ns}

@@ -1,0 +1,19 @@
+"""Headings and paths, the same in all sections of the terminal report."""
+
+from __future__ import annotations
+
+import os
+
+from rich.rule import Rule
+from rich.text import Text
+
+
+def heading(title: str, detail: str = "") -> Rule:
+    """Return the heading of a section."""
+    text = Text.assemble((title, "bold"), (f"  {detail}" if detail else "", "dim"))
+    return Rule(text, align="left", style="dim", characters="─")
+
+
+def near(file: str) -> str:
+    """Return a path relative to the current directory if it is below it, so that terminals make it clickable."""
+    return file.removeprefix(os.getcwd() + os.sep)
