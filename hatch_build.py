@@ -20,6 +20,7 @@ SOURCES = (
     "spans/_hot_path.c",
     "profiling/recorder/call_tree/_fold.c",
     "profiling/recorder/deep/_functions.c",
+    "profiling/recorder/_stack_reader.c",
 )
 
 
@@ -48,11 +49,12 @@ class AcceleratorHook(BuildHookInterface):
 def _compile(source: Path) -> Path:
     built = source.with_name(source.stem + sysconfig.get_config_var("EXT_SUFFIX"))
     compiler = shlex.split(sysconfig.get_config_var("CC") or "cc")
-    include = f"-I{sysconfig.get_paths()['include']}"
+    headers = sysconfig.get_paths()["include"]
+    include = [f"-I{headers}", f"-I{headers}/internal/mimalloc"]
     # Moved into place when complete: with an editable install, this folder may be imported from during the build.
     with tempfile.TemporaryDirectory(dir=source.parent) as place:
         made = Path(place) / built.name
-        command = [*compiler, "-O2", "-shared", "-fPIC", include, str(source), "-o", str(made), "-lm"]
+        command = [*compiler, "-O2", "-shared", "-fPIC", *include, str(source), "-o", str(made), "-lm"]
         subprocess.run(command, check=True, capture_output=True, text=True)
         made.replace(built)
     return built

@@ -25,6 +25,8 @@ class Phase(StrEnum):
     EVALUATE = "evaluate"
     CHECKPOINT = "checkpoint"
     OTHER = "other"
+    OWN = "own code"
+    """Time of the user's code outside of all spans: nothing says what it is for."""
 
 
 GROUPS: dict[Phase, str] = {
@@ -44,8 +46,9 @@ GROUPS: dict[Phase, str] = {
     Phase.EVALUATE: "Other",
     Phase.CHECKPOINT: "Other",
     Phase.OTHER: "Other",
+    Phase.OWN: "Own code",
 }
-"""The groups of the profiler study: Environment, Rendering, Model, Training, Data, Other."""
+"""The groups of the profiler study (Environment, Rendering, Model, Training, Data, Other), and own code."""
 
 DEVICE_PHASES = frozenset({Phase.ACT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.TRANSFER})
 """Phases that may run on a GPU."""

@@ -107,7 +107,7 @@ def test_functions_are_counted_exactly_and_change_nothing(place, plain):
     content = explained(place, "functions")
     look = content["looks"]["functions"]
     assert (look["state"], look["iterations"], look["warmup"], look["updates"]) == ("done", 50, 100, 50)
-    rows = {row["name"]: row for row in content["functions"]}
+    rows = {row["name"]: row for row in content["traced_functions"]}
     assert {name: rows[name]["calls"] for name in ("act", "learn", "shaped", "CartPoleEnv.step")} == dict.fromkeys(
         ("act", "learn", "shaped", "CartPoleEnv.step"), 50
     )
@@ -117,7 +117,7 @@ def test_functions_are_counted_exactly_and_change_nothing(place, plain):
     assert rows["CartPoleEnv.step"]["kind"] == "library"
     assert rows["torch.as_tensor"]["kind"] == "native"
     assert rows["learn"]["file"].endswith("train.py")
-    assert sum(row["share"] for row in content["functions"]) == pytest.approx(1.0)
+    assert sum(row["share"] for row in content["traced_functions"]) == pytest.approx(1.0)
     # Deep-sampled iterations are counted, but excluded from the tables of times.
     assert (content["counts"]["env_steps"], content["counts"]["updates"]) == (STEPS, UPDATES)
     assert sum(row["self_s"] for row in content["phases"]) <= content["wall_s"] * 1.001
@@ -133,7 +133,7 @@ def test_the_python_tracer_counts_the_same_calls(place, plain, monkeypatch):
     monkeypatch.setenv("HOTLOOP_PURE", "1")
     done = hotloop(place, "run", "--functions", 20, "--out", "pure", "train.py", STEPS)
     assert weights(done.stdout) == plain
-    rows = {row["name"]: row["calls"] for row in explained(place, "pure")["functions"]}
+    rows = {row["name"]: row["calls"] for row in explained(place, "pure")["traced_functions"]}
     assert (rows["act"], rows["learn"], rows["QNetwork.forward"], rows["TensorBase.item"]) == (20, 20, 60, 100)
 
 
@@ -150,7 +150,7 @@ def test_operators_are_counted_exactly_and_change_nothing(place, plain):
     assert rows["MseLossBackward0"]["calls"] == 30
     assert rows["aten::linear"]["total_s"] >= rows["aten::linear"]["self_s"] > 0
     assert sum(row["self_s"] for row in rows.values()) <= content["looks"]["operators"]["iteration_s"] * 30
-    assert content["functions"] == []
+    assert content["traced_functions"] == []
     assert "Torch operators  30 iterations after 60" in hotloop(place, "explain", "ops").stdout
 
 
@@ -203,7 +203,7 @@ def test_deep_samples_survive_a_kill(place):
         running.communicate()
     content = explained(place, "killed")
     assert content["state"] == "killed"
-    assert {row["name"]: row["calls"] for row in content["functions"]}["learn"] == 20
+    assert {row["name"]: row["calls"] for row in content["traced_functions"]}["learn"] == 20
     assert content["layers"]
 
 
@@ -229,7 +229,7 @@ def test_train_can_sample_functions_of_its_pipeline(place):
     pytest.importorskip("numba")
     words = ("--steps", 200_000, "--eval-episodes", 0, "--functions", 10, "--quiet", "--out", "snake")
     hotloop(place, "train", "dqn-snake", *words)
-    rows = {row["name"]: row for row in explained(place, "snake")["functions"]}
+    rows = {row["name"]: row for row in explained(place, "snake")["traced_functions"]}
     assert (rows["collect"]["calls"], rows["collect"]["kind"]) == (10, "own")
     done = hotloop(place, "train", "dqn-snake", "--functions", -3, expect=2)
     assert done.stderr == "hotloop: --functions is -3: give 0 or more\n"

@@ -187,10 +187,10 @@ def test_every_moment_has_exactly_one_innermost_node(cut):
     at = BEGIN_NS
     seen: Counter[Path] = Counter()
     for segment, end in zip(segments, ends, strict=True):
-        account.sightings = [(moment, 0, 1, 1) for moment in range(at, end)]
+        account.sightings = [(moment, 0, 1, 1, 0, 0, 0, 0) for moment in range(at, end)]
         account.fold(as_array(segment), end, CODES, False)
         at = end
-    for (node, _), (n, _, _) in account.samples.items():
+    for (node, _), (n, *_) in account.samples.items():
         seen[path_of(account.tree, node)] += n
     expected = reference([event for segment in segments for event in segment], BEGIN_NS, ends[-1])
     assert without_zeros(seen) == without_zeros(expected.self_ns)

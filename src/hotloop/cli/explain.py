@@ -17,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Describe the arguments."""
     parser.add_argument("RUN", nargs="?", help="run directory, or its name in runs/ (default: the newest in runs/)")
     parser.add_argument("--top", type=whole_number, metavar="N", help="show only the N best findings")
+    parser.add_argument("--brief", action="store_true", help="print only the verdict")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
     parser.add_argument(
         "--output", type=Path, metavar="F.txt", help="also write the report as text (F.svg: as a picture)"
@@ -37,7 +38,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.json:
         print(json.dumps(json.as_dict(report)))
     else:
-        _print(report)
+        _print(report, arguments.brief)
     if arguments.output:
         from hotloop.profiling.report import text
 
@@ -54,7 +55,8 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _print(report: Report) -> None:
+def _print(report: Report, brief: bool) -> None:
     from hotloop.profiling.report import terminal
 
-    print_rich(*terminal.render(report), most_width=terminal.MAX_WIDTH)
+    shown = terminal.render_brief(report) if brief else terminal.render(report)
+    print_rich(*shown, most_width=terminal.MAX_WIDTH)

@@ -14,25 +14,6 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Before Python 3.13 a pending call from another thread is only seen when the main thread takes the interpreter's lock
-   again, unless it is told to look for one. Whether the lock is free, later versions do not tell. */
-#if PY_VERSION_HEX < 0x030D0000
-#define Py_BUILD_CORE 1
-#undef _PyGC_FINALIZED /* that header defines it anew */
-#include <internal/pycore_interp.h>
-#include <internal/pycore_runtime.h>
-#undef Py_BUILD_CORE
-#define TELL_MAIN_THREAD() _Py_atomic_store_relaxed(&PyInterpreterState_Main()->ceval.eval_breaker, 1)
-#if PY_VERSION_HEX < 0x030C0000
-#define LOCK_IS_FREE() (!_Py_atomic_load_relaxed(&_PyRuntime.ceval.gil.locked))
-#else
-#define LOCK_IS_FREE() (!_Py_atomic_load_relaxed(&PyInterpreterState_Main()->ceval.gil->locked))
-#endif
-#else
-#define TELL_MAIN_THREAD() ((void)0)
-#define LOCK_IS_FREE() 0
-#endif
-
 #ifdef Py_GIL_DISABLED
 #error "without the interpreter's lock, hotloop uses its Python twin"
 #endif
@@ -42,9 +23,7 @@
 #define FULL_PAIRS 32768 /* a log so full takes no new spans: they are only counted until it is emptied */
 #define COUNTER_BASE (1 << 24) /* as in hotloop.spans.registry: codes from here on are counters */
 #define LOOK_BACK 6            /* counters after the last span in which an amount is looked for, to be added to */
-#define MAX_DEPTH 60
-#define MAX_SIGHTS 512  /* stacks seen and not yet written down */
-#define MAX_PLACES 8192 /* frames of them */
+#define CROWDED_PAIRS 12288 /* a log with so many wakes the recorder, which empties it */
 
 typedef struct {
     int64_t code, value;
@@ -98,6 +77,65 @@ static inline int64_t
 read_ns(void)
 {
     return fake_clock == NULL ? machine_ns() : asked_ns();
+}
+
+/* ---- waiting --------------------------------------------------------------------------------------------- */
+
+/* Where the recorder's thread waits, without the interpreter's lock, until a moment, wake(), or a log that is crowded. */
+static volatile int woken;
+static pthread_mutex_t napping = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t roused;
+
+static void
+make_cond(void)
+{
+    pthread_condattr_t monotonic; /* a clock that is set must not make it wait */
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&roused, &monotonic);
+}
+
+static void
+rouse(void)
+{
+    pthread_mutex_lock(&napping);
+    woken = 1;
+    pthread_cond_signal(&roused);
+    pthread_mutex_unlock(&napping);
+}
+
+/* In a forked child the thread that waited does not exist. */
+static void
+after_fork(void)
+{
+    static const pthread_mutex_t fresh_mutex = PTHREAD_MUTEX_INITIALIZER;
+    napping = fresh_mutex;
+    make_cond();
+    woken = 0;
+}
+
+static PyObject *
+wait_until(PyObject *Py_UNUSED(module), PyObject *until)
+{
+    long long ns = PyLong_AsLongLong(until);
+    if (ns == -1 && PyErr_Occurred())
+        return NULL;
+    struct timespec then = {ns / 1000000000, ns % 1000000000};
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&napping);
+    while (!woken && machine_ns() < ns)
+        pthread_cond_timedwait(&roused, &napping, &then);
+    woken = 0;
+    pthread_mutex_unlock(&napping);
+    Py_END_ALLOW_THREADS
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+wake(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    rouse();
+    Py_RETURN_NONE;
 }
 
 /* ---- a thread's log -------------------------------------------------------------------------------------- */
@@ -158,7 +196,8 @@ append(Log *log, int64_t code, int64_t value)
         return -1;
     log->pairs[log->used].code = code;
     log->pairs[log->used].value = value;
-    log->used++;
+    if (++log->used == CROWDED_PAIRS)
+        rouse();
     return 0;
 }
 
@@ -328,8 +367,6 @@ typedef struct {
     PyObject *name;
 } Tally;
 
-static PyTypeObject *tally_type;
-
 static int
 tally_init(Tally *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 {
@@ -389,12 +426,24 @@ static PyMemberDef tally_members[] = {
     {"name", T_OBJECT, offsetof(Tally, name), READONLY, "Its name."},
     {NULL},
 };
+
+static PyObject *
+tally_address(Tally *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromVoidPtr(&self->count);
+}
+
+static PyGetSetDef tally_getset[] = {
+    {"address", (getter)tally_address, NULL, "Where its count is in memory, for the stack reader.", NULL},
+    {NULL},
+};
 static PyType_Slot tally_slots[] = {
     {Py_tp_doc, "Counts what happens too often to be written down each time."},
     {Py_tp_init, tally_init},
     {Py_tp_dealloc, tally_dealloc},
     {Py_tp_methods, tally_methods},
     {Py_tp_members, tally_members},
+    {Py_tp_getset, tally_getset},
     {0, NULL},
 };
 static PyType_Spec tally_spec = {"hotloop.spans._hot_path.Tally", sizeof(Tally), 0, Py_TPFLAGS_DEFAULT, tally_slots};
@@ -671,317 +720,6 @@ use_clock(PyObject *Py_UNUSED(module), PyObject *clock)
     Py_RETURN_NONE;
 }
 
-/* ---- watching -------------------------------------------------------------------------------------------- */
-
-static volatile int woken, held;
-static pthread_mutex_t napping = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t roused;
-
-static void
-make_cond(void)
-{
-    pthread_condattr_t monotonic; /* a clock that is set must not make it wait */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&roused, &monotonic);
-}
-
-static void
-sleep_until(int64_t ns, int only_while_held)
-{
-    struct timespec then = {ns / 1000000000, ns % 1000000000};
-    pthread_mutex_lock(&napping);
-    while (!woken && (held || !only_while_held) && machine_ns() < ns)
-        pthread_cond_timedwait(&roused, &napping, &then);
-    pthread_mutex_unlock(&napping);
-}
-
-static int64_t
-cpu_ns_of(unsigned long ident)
-{
-    clockid_t clock;
-    struct timespec t;
-    if (pthread_getcpuclockid((pthread_t)ident, &clock) != 0 || clock_gettime(clock, &t) != 0)
-        return -1;
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-/* What was seen and has no number yet. Everything here is only touched with the interpreter's lock held. */
-typedef struct { PyCodeObject *code; int at; } Place;
-typedef struct { int64_t at, cpu; unsigned long ident; Py_ssize_t first, n; } Sight;
-typedef struct { int64_t at, code, n; } Bump;
-
-static Place places[MAX_PLACES];
-static Sight sights[MAX_SIGHTS];
-static Bump bumped[MAX_SIGHTS];
-static Py_ssize_t n_places, n_sights, n_bumped, last_places;
-
-static void
-see_stack(PyThreadState *thread, int64_t at)
-{
-    PyFrameObject *frame = PyThreadState_GetFrame(thread);
-    if (frame == NULL)
-        return;
-    Sight *sight = &sights[n_sights++];
-    *sight = (Sight){at, cpu_ns_of(thread->thread_id), thread->thread_id, n_places, 0};
-    while (frame != NULL && sight->n < MAX_DEPTH && n_places < MAX_PLACES) {
-        places[n_places++] = (Place){PyFrame_GetCode(frame), PyFrame_GetLasti(frame)};
-        sight->n++;
-        PyFrameObject *back = PyFrame_GetBack(frame);
-        Py_DECREF(frame);
-        frame = back;
-    }
-    Py_XDECREF(frame);
-}
-
-/* One look at all threads but the one that watches, and at the tallies. */
-static void
-look(unsigned long watcher, PyObject *tallies)
-{
-    int64_t at = machine_ns();
-    Py_ssize_t before = n_places;
-    PyThreadState *each = PyInterpreterState_ThreadHead(PyThreadState_GetInterpreter(PyThreadState_Get()));
-    for (; each != NULL && n_sights < MAX_SIGHTS; each = PyThreadState_Next(each))
-        if (each->thread_id != watcher)
-            see_stack(each, at);
-    last_places = n_places - before;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(tallies) && n_bumped < MAX_SIGHTS; i++) {
-        Tally *tally = (Tally *)PyList_GET_ITEM(tallies, i);
-        int64_t since = Py_IS_TYPE((PyObject *)tally, tally_type) ? fresh(tally) : 0;
-        if (since)
-            bumped[n_bumped++] = (Bump){at, tally->code, since};
-    }
-    PyErr_Clear(); /* what could not be seen is left out */
-}
-
-static int
-is_full(void)
-{
-    Py_ssize_t room = MAX_PLACES / 4 > 2 * last_places ? MAX_PLACES / 4 : 2 * last_places;
-    return n_sights > MAX_SIGHTS / 2 || n_bumped > MAX_SIGHTS / 2 || n_places + room > MAX_PLACES;
-}
-
-static inline uint64_t
-mixed(uint64_t key, uint64_t word)
-{
-    key = (key ^ word) * 0x9E3779B97F4A7C15ull;
-    return key ^ (key >> 29);
-}
-
-/* A stack as a number: of the address of each code object and the instruction it is at. */
-static PyObject *
-key_of(Sight *sight)
-{
-    uint64_t key = 0;
-    for (Place *place = places + sight->first; place < places + sight->first + sight->n; place++)
-        key = mixed(mixed(key, (uintptr_t)place->code), (uint64_t)place->at);
-    return PyLong_FromUnsignedLongLong(key);
-}
-
-static PyObject *
-places_of(Sight *sight)
-{
-    PyObject *found = PyList_New(sight->n);
-    for (Py_ssize_t i = 0; found != NULL && i < sight->n; i++) {
-        Place *place = &places[sight->first + i];
-        PyObject *row = Py_BuildValue("Oii", place->code, place->at, PyCode_Addr2Line(place->code, place->at));
-        if (row == NULL)
-            Py_CLEAR(found);
-        else
-            PyList_SET_ITEM(found, i, row);
-    }
-    return found;
-}
-
-static PyObject *
-number_of(Sight *sight, PyObject *numbers, PyObject *name_stack)
-{
-    PyObject *key = key_of(sight), *known = key ? PyDict_GetItemWithError(numbers, key) : NULL;
-    Py_XINCREF(known);
-    if (known == NULL && key != NULL && !PyErr_Occurred()) {
-        PyObject *stack = places_of(sight);
-        known = stack ? PyObject_CallFunctionObjArgs(name_stack, stack, key, NULL) : NULL;
-        Py_XDECREF(stack);
-    }
-    Py_XDECREF(key);
-    return known;
-}
-
-/* Give what was seen its numbers: appended as (at, ident, stack, cpu), and the tallies as (at, code, fresh). */
-static int
-write_down(PyObject *numbers, PyObject *name_stack, PyObject *looks, PyObject *bumps)
-{
-    int failed = 0;
-    for (Py_ssize_t i = 0; !failed && i < n_sights; i++) {
-        Sight *sight = &sights[i];
-        PyObject *number = number_of(sight, numbers, name_stack);
-        PyObject *row = number ? Py_BuildValue("LkNL", sight->at, sight->ident, number, sight->cpu) : NULL;
-        failed = row == NULL || PyList_Append(looks, row) < 0;
-        Py_XDECREF(row);
-    }
-    for (Py_ssize_t i = 0; !failed && i < n_bumped; i++) {
-        PyObject *row = Py_BuildValue("LLL", bumped[i].at, bumped[i].code, bumped[i].n);
-        failed = row == NULL || PyList_Append(bumps, row) < 0;
-        Py_XDECREF(row);
-    }
-    for (Py_ssize_t i = 0; i < n_places; i++)
-        Py_DECREF(places[i].code);
-    n_places = n_sights = n_bumped = 0;
-    return failed ? -1 : 0;
-}
-
-/* Who looks? A thread that asks for the interpreter's lock gets it where the program gives it away: in an operation of
-   torch's, never in a loop in Python between two of them, which would then seem to take no time. So it takes the lock only
-   if that is free at the moment. Else the main thread is asked to look itself, which it does at its next call or turn of a
-   loop; if it has not come to that by the next tick, because it has begun to wait, the watching thread looks. Nobody waits
-   for an answer: to wake a thread costs more than a look. */
-static pthread_mutex_t asking = PTHREAD_MUTEX_INITIALIZER;
-static enum { NOTHING, ASKED, LOOKING } asked;
-static int queued;  /* a pending call has not run yet */
-static int crowded; /* like `asked` and `queued`, under `asking` */
-static unsigned long asker;
-static PyObject *asked_tallies; /* owned */
-static Py_ssize_t asked_most;
-
-static int
-is_crowded(Py_ssize_t most)
-{
-    Py_ssize_t waiting = 0;
-    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(logs); i++)
-        waiting += ((Log *)PyList_GET_ITEM(logs, i))->used;
-    return waiting > most;
-}
-
-static int
-look_if_asked(void *from_queue)
-{
-    pthread_mutex_lock(&asking);
-    int wanted = asked == ASKED;
-    if (wanted)
-        asked = LOOKING;
-    if (from_queue != NULL)
-        queued = 0;
-    pthread_mutex_unlock(&asking);
-    if (!wanted)
-        return 0;
-    if (!held) {
-        PyObject *tallies = Py_NewRef(asked_tallies); /* a finalizer run by a collection in here may end the watch */
-        look(asker, tallies);
-        Py_DECREF(tallies);
-    }
-    pthread_mutex_lock(&asking);
-    crowded = is_full() || is_crowded(asked_most);
-    asked = NOTHING;
-    pthread_mutex_unlock(&asking);
-    return 0;
-}
-
-/* Ask for a look, without the interpreter's lock; return whether that is left to the main thread. */
-static int
-ask(void)
-{
-    pthread_mutex_lock(&asking);
-    int left = !asked && !crowded && !LOCK_IS_FREE(), again = left && !queued;
-    if (!asked)
-        asked = ASKED;
-    if (again)
-        queued = 1;
-    pthread_mutex_unlock(&asking);
-    if (again && Py_AddPendingCall(look_if_asked, &asked) < 0) {
-        pthread_mutex_lock(&asking);
-        queued = left = 0;
-        pthread_mutex_unlock(&asking);
-    }
-    if (left)
-        TELL_MAIN_THREAD();
-    return left;
-}
-
-static PyObject *
-watch(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    long long until, tick;
-    PyObject *numbers, *name_stack, *tallies;
-    if (!PyArg_ParseTuple(args, "LLnO!OO!", &until, &tick, &asked_most, &PyDict_Type, &numbers, &name_stack, &PyList_Type,
-                          &tallies))
-        return NULL;
-    Py_XSETREF(asked_tallies, Py_NewRef(tallies)); /* kept after this ends: a look may still be under way */
-    PyObject *looks = PyList_New(0), *bumps = PyList_New(0);
-    int failed = looks == NULL || bumps == NULL;
-    int64_t next = tick ? machine_ns() + tick : until;
-    asker = PyThread_get_thread_ident();
-    while (!failed && !woken && machine_ns() < until) {
-        int going = 1;
-        Py_BEGIN_ALLOW_THREADS
-        while (going && !woken && machine_ns() < until) {
-            int64_t target = next < until ? next : until;
-            sleep_until(target, 0);
-            sleep_until(until, 1); /* so that who holds us does not feel us */
-            if (!tick || target != next)
-                going = 0;
-            else if (woken || held)
-                next = machine_ns() + tick;
-            else {
-                going = ask();
-                next = next + tick > machine_ns() ? next + tick : machine_ns();
-            }
-        }
-        Py_END_ALLOW_THREADS
-        look_if_asked(NULL);
-        if (asked == NOTHING) { /* a collection in the middle of the main thread's look may have let us in */
-            failed = write_down(numbers, name_stack, looks, bumps) < 0;
-            pthread_mutex_lock(&asking);
-            crowded = 0;
-            pthread_mutex_unlock(&asking);
-        }
-        if (!failed && is_crowded(asked_most))
-            break;
-    }
-    pthread_mutex_lock(&asking);
-    if (asked == ASKED)
-        asked = NOTHING;
-    pthread_mutex_unlock(&asking);
-    woken = 0;
-    if (failed) {
-        Py_XDECREF(looks);
-        Py_XDECREF(bumps);
-        return NULL;
-    }
-    return Py_BuildValue("NN", looks, bumps);
-}
-
-/* In a forked child: the thread that watched is not there, whatever it was doing. */
-static void
-forget(void)
-{
-    static const pthread_mutex_t fresh_mutex = PTHREAD_MUTEX_INITIALIZER;
-    asking = napping = fresh_mutex;
-    make_cond();
-    asked = NOTHING;
-    queued = crowded = 0;
-    n_places = n_sights = n_bumped = 0;
-}
-
-static PyObject *
-wake(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
-{
-    pthread_mutex_lock(&napping);
-    woken = 1;
-    pthread_cond_signal(&roused);
-    pthread_mutex_unlock(&napping);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-hold(PyObject *Py_UNUSED(module), PyObject *on)
-{
-    pthread_mutex_lock(&napping);
-    held = PyObject_IsTrue(on);
-    pthread_cond_signal(&roused);
-    pthread_mutex_unlock(&napping);
-    Py_RETURN_NONE;
-}
-
 /* Python code that runs at exit cannot know the exit code: `sys.exit(3)` leaves no trace. The C library passes it to the
    functions registered with on_exit, after the interpreter is gone. */
 #ifdef __GLIBC__
@@ -1025,10 +763,9 @@ note_exit_code(PyObject *Py_UNUSED(module), PyObject *args)
 
 static PyMethodDef methods[] = {
     {"note_exit_code", note_exit_code, METH_VARARGS, "Have this process write its exit code into a file when it ends."},
-    {"watch", watch, METH_VARARGS, "Look at all threads every tick until a moment; see hotloop.spans.hot_path.pure_watch."},
-    {"wake", wake, METH_NOARGS, "End the watch that is going on, or the next one."},
+    {"wait", wait_until, METH_O, "Wait until a moment, until woken, or until a log is crowded."},
+    {"wake", wake, METH_NOARGS, "End the wait that is going on, or the next one."},
     {"idle", (PyCFunction)(void (*)(void))idle, METH_FASTCALL, "Do nothing."},
-    {"hold", hold, METH_O, "Look no more, or again."},
     {"open_step", open_step, METH_NOARGS, "A step of an environment begins; return how many are open around it."},
     {"close_step", close_step, METH_NOARGS, "A step of an environment ends."},
     {"is_leaf", is_leaf, METH_NOARGS, "Say whether the innermost step has called no other."},
@@ -1049,15 +786,14 @@ PyInit__hot_path(void)
     if (module == NULL)
         return NULL;
     make_cond();
-    pthread_atfork(NULL, NULL, forget);
+    pthread_atfork(NULL, NULL, after_fork);
     log_type = (PyTypeObject *)PyType_FromSpec(&log_spec);
-    tally_type = (PyTypeObject *)PyType_FromSpec(&tally_spec);
     PyObject *core = PyType_FromSpec(&core_spec), *step = PyType_FromSpec(&step_spec);
-    PyObject *pauses = PyType_FromSpec(&pauses_spec);
+    PyObject *pauses = PyType_FromSpec(&pauses_spec), *tally = PyType_FromSpec(&tally_spec);
     logs = PyList_New(0);
     if (log_type == NULL || core == NULL || step == NULL || PyModule_AddObjectRef(module, "Step", step) < 0 || pauses == NULL
-        || PyModule_AddObjectRef(module, "Pauses", pauses) < 0 || logs == NULL || tally_type == NULL
-        || PyModule_AddObjectRef(module, "Tally", (PyObject *)tally_type) < 0 || PyModule_AddObjectRef(module, "Log", (PyObject *)log_type) < 0
+        || PyModule_AddObjectRef(module, "Pauses", pauses) < 0 || logs == NULL || tally == NULL
+        || PyModule_AddObjectRef(module, "Tally", tally) < 0 || PyModule_AddObjectRef(module, "Log", (PyObject *)log_type) < 0
         || PyModule_AddObjectRef(module, "Core", core) < 0) {
         Py_DECREF(module);
         return NULL;
@@ -1065,5 +801,6 @@ PyInit__hot_path(void)
     Py_DECREF(core);
     Py_DECREF(step);
     Py_DECREF(pauses);
+    Py_DECREF(tally);
     return module;
 }

@@ -11,20 +11,14 @@ import _thread
 import importlib
 import itertools
 import os
-import sys
 import threading
 from array import array
 from collections.abc import Callable
-from types import CodeType, FrameType
 from typing import TYPE_CHECKING
 
-from hotloop.clock import cpu_clock_of
 from hotloop.clock import now_ns as _machine_ns
 
 _now_ns = _machine_ns
-MAX_DEPTH = 60
-Place = tuple[CodeType, int, int | None]
-"""Where a frame is: its code, the instruction, the line."""
 
 
 class PureLog:
@@ -110,6 +104,11 @@ class PureTally:
         self._reads += 1
         return value
 
+    @property
+    def address(self) -> int:
+        """Where the C version's count is in memory; 0 here."""
+        return 0
+
     def fresh(self) -> int:
         """Return how often it was bumped since this was asked last."""
         before, self._told = self._told, self.read()
@@ -123,7 +122,6 @@ def pure_idle(*unused: object) -> None:
 _own = threading.local()
 _woken = threading.Lock()
 _woken.acquire()
-_held = False
 _logs: list[PureLog] = []
 
 
@@ -157,61 +155,16 @@ def pure_use_clock(clock: Callable[[], int] | None) -> None:
     _now_ns = _machine_ns if clock is None else clock
 
 
-def pure_watch(
-    until_ns: int,
-    tick_ns: int,
-    most: int,
-    numbers: dict[int, int],
-    name_stack: Callable[[list[Place], int], int],
-    tallies: list[PureTally],
-) -> tuple[list[tuple[int, int, int, int]], list[tuple[int, int, int]]]:
-    """Look at all other threads every tick until a moment, until woken, or until the logs are too full.
-
-    Args:
-        until_ns: When to end.
-        tick_ns: From one look to the next; 0 for none.
-        most: Events waiting in the logs that are too many.
-        numbers: Numbers of the stacks known so far, by key.
-        name_stack: Gives a stack its number, from its places and key.
-        tallies: What to look at besides.
-
-    Returns:
-        Looks as (at, ident, stack, CPU time of the thread or -1), and changes of tallies as (at, code, how many).
-    """
-    looks: list[tuple[int, int, int, int]] = []
-    bumps: list[tuple[int, int, int]] = []
-    me = threading.get_ident()
-    due = _machine_ns() + tick_ns if tick_ns else until_ns
-    while (now := _machine_ns()) < until_ns:
-        # A bare lock, because the hooks time threading.Event and time.sleep.
-        if _woken.acquire(timeout=max(min(due, until_ns) - now, 0) / 1e9):
-            break
-        at = _machine_ns()
-        if tick_ns and at >= due:
-            due = max(due + tick_ns, at)
-            if not _held:
-                for ident, frame in sys._current_frames().items():
-                    if ident == me:
-                        continue
-                    clock, key = cpu_clock_of(ident), key_of(frame)
-                    number = numbers[key] if key in numbers else name_stack(places_of(frame), key)
-                    looks.append((at, ident, number, clock() if clock else -1))
-                bumps += [(at, each.code, n) for each in tallies if (n := each.fresh())]
-        if sum(map(len, _logs)) > most:
-            break
-    return looks, bumps
+def pure_wait(until_ns: int) -> None:
+    """Wait until a moment, or until woken. The C version also wakes for a log that is crowded."""
+    # A bare lock, because the hooks time threading.Event and time.sleep.
+    _woken.acquire(timeout=max(until_ns - _machine_ns(), 0) / 1e9)
 
 
 def pure_wake() -> None:
-    """End the watch that is going on, or the next one."""
+    """End the wait that is going on, or the next one."""
     if _woken.locked():
         _woken.release()
-
-
-def pure_hold(on: bool) -> None:
-    """Look no more, or again."""
-    global _held
-    _held = on
 
 
 class PurePauses:
@@ -265,24 +218,6 @@ def pure_use_classes(live: type, counted: type) -> None:
     """Tell which class spans have while they are timed, and while they are only counted. Only C needs to know."""
 
 
-def key_of(frame: FrameType | None) -> int:
-    """A number of a stack: of the code and the instruction of each frame."""
-    words: list[int] = []
-    while frame is not None and len(words) < 2 * MAX_DEPTH:
-        words += (id(frame.f_code), frame.f_lasti)
-        frame = frame.f_back
-    return hash(tuple(words))
-
-
-def places_of(frame: FrameType | None) -> list[Place]:
-    """Where each frame of a stack is, the innermost first."""
-    found: list[Place] = []
-    while frame is not None and len(found) < MAX_DEPTH:
-        found.append((frame.f_code, frame.f_lasti, frame.f_lineno))
-        frame = frame.f_back
-    return found
-
-
 def pure_note_exit_code(path: bytes, position: int) -> None:
     """Have this process write its exit code into a file when it ends: Python alone cannot, and leaves what is there."""
 
@@ -304,7 +239,7 @@ if TYPE_CHECKING or not ACCELERATED:
     Log = PureLog
     Tally = PureTally
     Pauses = PurePauses
-    watch, wake, hold = pure_watch, pure_wake, pure_hold
+    wait, wake = pure_wait, pure_wake
     idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
     open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
     note_exit_code = pure_note_exit_code
@@ -318,7 +253,6 @@ else:
         Step,
         Tally,
         close_step,
-        hold,
         idle,
         is_leaf,
         listen,
@@ -327,6 +261,6 @@ else:
         open_step,
         use_classes,
         use_clock,
+        wait,
         wake,
-        watch,
     )

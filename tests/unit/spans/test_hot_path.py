@@ -8,7 +8,6 @@ import subprocess
 import sys
 import sysconfig
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +22,7 @@ PURE = SimpleNamespace(
     Core=hot_path.PureCore, Tally=hot_path.PureTally, idle=hot_path.pure_idle, note=hot_path.pure_note,
     listen=hot_path.pure_listen,
     use_clock=hot_path.pure_use_clock,
-    watch=hot_path.pure_watch, wake=hot_path.pure_wake, hold=hot_path.pure_hold,
+    wait=hot_path.pure_wait, wake=hot_path.pure_wake,
 )  # fmt: skip
 KINDS = {"pure": PURE}
 if hot_path.ACCELERATED:
@@ -35,7 +34,7 @@ if hot_path.ACCELERATED:
 @pytest.fixture(params=KINDS)
 def kind(request):
     chosen = KINDS[request.param]
-    chosen.watch(0, 0, 0, {}, None, [])  # An earlier recorder may have left a wake request.
+    chosen.wait(0)  # An earlier recorder may have left a wake request.
     chosen.use_clock(itertools.count(100).__next__)
     yield chosen
     chosen.use_clock(None)
@@ -186,122 +185,34 @@ def test_a_tally_returns_only_new_counts(kind):
     assert (tally.fresh(), tally.read(), tally.name, tally.code) == (1, 4, "often", 5)
 
 
-def name_in(numbers: dict, names: dict | None = None):
-    def name(places, key) -> int:
-        numbers[key] = len(numbers)
-        if names is not None:
-            names[numbers[key]] = [(code.co_name, line) for code, _, line in places]
-        return numbers[key]
-
-    return name
-
-
-def watched(kind, until_ns: int, tick_ns: int, most: int = 1000, tallies: tuple = ()):
-    """Sample this thread from another thread."""
-    found, numbers = [], {}
-
-    def work() -> None:
-        found.append(kind.watch(now_ns() + until_ns, tick_ns, most, numbers, name_in(numbers), list(tallies)))
-
-    thread = threading.Thread(target=work)
+def waited_ns(kind, until_ns: int) -> int:
     begin = now_ns()
-    thread.start()
-    thread.join()
-    looks, bumps = found[0]
-    return looks, bumps, numbers, now_ns() - begin
+    kind.wait(begin + until_ns)
+    return now_ns() - begin
 
 
-def test_samples_of_a_thread_keep_the_same_thread_id(kind):
-    tally = kind.Tally("often", 5)
-    tally.bump()
-    looks, bumps, numbers, _ = watched(kind, 100_000_000, 5_000_000, tallies=(tally,))
-    mine = [each for each in looks if each[1] == threading.get_ident()]
-    assert len(mine) >= 3
-    assert mine == sorted(mine)
-    assert {stack for _, _, stack, _ in mine} <= set(numbers.values())
-    assert len({stack for _, _, stack, _ in mine}) < len(mine), "a waiting thread has the same stack"
-    assert [(code, n) for _, code, n in bumps] == [(5, 1)]
+def test_a_wait_lasts_until_its_end(kind):
+    assert waited_ns(kind, 30_000_000) >= 30_000_000
 
 
-def seen_of_this_thread(kind, work) -> list[list[tuple[str, int]]]:
-    """Stacks sampled by another thread while this one works, each as (function, line), innermost first."""
-    found, numbers, names = [], {}, {}
-    watching = threading.Thread(
-        target=lambda: found.append(
-            kind.watch(now_ns() + 60_000_000_000, 2_000_000, 1000, numbers, name_in(numbers, names), [])
-        )
-    )
-    watching.start()
-    work()
+def test_a_wake_before_or_during_a_wait_ends_it(kind):
     kind.wake()
-    watching.join()
-    return [names[stack] for _, ident, stack, _ in found[0][0] if ident == threading.get_ident()]
-
-
-def only_python(until_ns: int) -> None:
-    while now_ns() < until_ns:
-        for _ in range(200):
-            pass
-
-
-@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the Python implementation gets the GIL where it is released")
-def test_short_python_code_between_calls_that_release_the_gil_is_sampled():
-    """A sampler that waits for the GIL gets it in those calls: code between them would seem to take no time."""
-
-    python_ns, whole_ns = 0, 0
-
-    def work() -> None:
-        nonlocal python_ns, whole_ns
-        begin = now_ns()
-        for _ in range(150):
-            entered = now_ns()
-            only_python(entered + 1_000_000)
-            python_ns += now_ns() - entered
-            time.sleep(0)
-        whole_ns = now_ns() - begin
-
-    seen = seen_of_this_thread(KINDS["accelerated"], work)
-    inside = [stack for stack in seen if any(name == "only_python" for name, _ in stack)]
-    assert len(seen) > 20
-    # On a loaded machine much of the time may pass in sleep(0), where other threads run.
-    assert len(inside) / len(seen) > python_ns / whole_ns / 2
-
-
-def test_a_stack_lists_functions_and_lines_innermost_first(kind):
-    seen = seen_of_this_thread(kind, lambda: time.sleep(0.1))
-    middle = seen[len(seen) // 2]  # the first and the last may lie in the thread's start and end
-    names = [name for name, _ in middle]
-    assert names.index("<lambda>") < names.index("seen_of_this_thread")
-    first = seen_of_this_thread.__code__.co_firstlineno
-    assert dict(middle)["seen_of_this_thread"] in range(first, first + 12)
-
-
-def test_sampling_without_ticks_only_waits(kind):
-    looks, bumps, _, took = watched(kind, 30_000_000, 0)
-    assert (looks, bumps) == ([], [])
-    assert took >= 30_000_000
-
-
-def test_a_wake_before_or_during_sampling_ends_it(kind):
-    kind.wake()
-    assert watched(kind, 60_000_000_000, 0)[3] < 30_000_000_000
+    assert waited_ns(kind, 60_000_000_000) < 30_000_000_000
     threading.Timer(0.05, kind.wake).start()
-    assert watched(kind, 60_000_000_000, 0)[3] < 30_000_000_000
+    assert waited_ns(kind, 60_000_000_000) < 30_000_000_000
 
 
-def test_sampling_ends_when_the_logs_are_too_full(kind):
+@pytest.mark.skipif(not hot_path.ACCELERATED, reason="the Python implementation does not wake")
+def test_a_crowded_log_ends_a_wait():
+    kind = KINDS["accelerated"]
+    kind.wait(0)
     kind.listen()
-    for _ in range(11):
-        kind.note(1, 1)
-    assert watched(kind, 60_000_000_000, 5_000_000, most=10)[3] < 30_000_000_000
-
-
-def test_nothing_is_sampled_while_paused(kind):
-    kind.hold(True)
-    try:
-        assert watched(kind, 50_000_000, 5_000_000)[0] == []
-    finally:
-        kind.hold(False)
+    each = live(kind, 3)
+    for _ in range(10_000):
+        with each:
+            pass
+    assert waited_ns(kind, 60_000_000_000) < 30_000_000_000
+    kind.listen()
 
 
 @given(st.lists(st.tuples(st.sampled_from(["start", "finish", "tally", "note"]), st.integers(1, (1 << 24) - 1))))

@@ -6,10 +6,13 @@ throughput that a fix is expected to gain. A clean loop gets no findings.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hotloop.profiling.diagnosis.finding import Finding
 from hotloop.profiling.diagnosis.pricing import settle
 from hotloop.profiling.diagnosis.rules import find_causes
 from hotloop.profiling.diagnosis.time_slices import study
+from hotloop.profiling.trace.hot_lines import hot_lines
 from hotloop.profiling.trace.model import Trace
 
 __all__ = ["Finding", "explain"]
@@ -20,5 +23,18 @@ def explain(trace: Trace, top: int | None = None) -> list[Finding]:
     loop = study(trace)
     if loop.wall_ns <= 0:
         return []
-    findings = settle(loop, find_causes(loop))
+    findings = _located(settle(loop, find_causes(loop)), trace)
     return findings if top is None else findings[:top]
+
+
+def _located(findings: list[Finding], trace: Trace) -> list[Finding]:
+    """Add what is known of the lines that the findings blame."""
+    lines = {(line.file, line.line): line for line in hot_lines(trace)}
+    found = []
+    for finding in findings:
+        line = lines.get((finding.file, finding.line))
+        if line is not None:
+            what = line.expression or None
+            finding = replace(finding, function=line.function, expression=what, callee=line.callee, time_kind=line.kind)
+        found.append(finding)
+    return found

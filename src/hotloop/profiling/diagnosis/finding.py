@@ -35,6 +35,13 @@ class Finding:
     """Ranking key: log(gain)."""
     evidence: tuple[str, ...]
     advice: str
+    kind: str = "cause"
+    """"cause": a known mechanism, with the gain that its fix is expected to bring."""
+    function: str | None = None
+    """The function, expression and call at this place, and the kind of its time; None if the line was not sampled."""
+    expression: str | None = None
+    callee: str | None = None
+    time_kind: str | None = None
 
     def __str__(self) -> str:
         """What, where, how much, and what to do: as a user reads it."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
+from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import hot_lines, percent
 from hotloop.profiling.diagnosis.finding import Cause, Finding, amdahl
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
@@ -69,7 +70,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
     return Finding(
         rule=cause.rule,
         title=cause.title,
-        phase=_largest(atoms, lambda atom: atom.node.phase),
+        phase=_largest(atoms, lambda atom: Phase.OWN if atom.node.kind == "gap" else atom.node.phase),
         span=cause.span or _largest(atoms, lambda atom: span_name(loop, atom)),
         file=file,
         line=line,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.guessed_phases import with_guessed_phases
 from hotloop.profiling.trace.model import Frame, Node, Sample, Thread, Trace
 from hotloop.profiling.trace.reading.records import Machine
 
@@ -165,7 +166,7 @@ class Loop:
 
 def study(trace: Trace) -> Loop:
     """Cut the main thread of a trace into atoms."""
-    thread = trace.thread
+    thread = with_guessed_phases(trace.thread)
     by_node: dict[int, list[Sample]] = {}
     for sample in thread.samples:
         if sample.wall_ns > 0:

@@ -23,7 +23,9 @@ from hotloop.profiling.recorder.call_tree.tree import codes_of
 from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.profiling.recorder.process_stats import Vitals
-from hotloop.profiling.recorder.stack_sampler import StackBook
+from hotloop.profiling.recorder.source_files import write_sources
+from hotloop.profiling.recorder.stack_book import StackBook
+from hotloop.profiling.recorder.stack_sampler import new_sampler
 from hotloop.profiling.recorder.windows import Windows
 from hotloop.profiling.recorder.writer import Writer, describe_process, forget_within
 from hotloop.profiling.trace.stream_store import ProcessFiles
@@ -41,7 +43,7 @@ FOLD_AT = 8_000
 """Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
 RAW_AT = 50_000
 """Single calls that are written before the window is over."""
-CROWDED, FLOOD_NS = 12_500, 100_000_000
+CROWDED, FLOOD_NS = 12_000, 100_000_000
 """So many events in the threads' logs are taken out at once; if within this time, they come faster than is folded."""
 
 
@@ -59,6 +61,7 @@ class Recorder:
         """Why it stopped before it was asked to."""
         self._wrapper_ns: dict[str, float] = {}
         """What the wrappers of hooks add to a call, by kind. Shared with the hooks, which may add to it later."""
+        self.sampler = new_sampler(options.hz)
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self.working = threading.Lock()
         """Held while the background thread works: a fork that waits for it copies no half-done work."""
@@ -79,7 +82,7 @@ class Recorder:
         self.armed = not (self.options.after_s or self.options.after_steps)
         """Whether what happens now is kept: the asked-for start is reached."""
         self._steps_seen = 0
-        self._last_look = self._looks_from = self._block_start = self._second_start = begin
+        self._block_start = self._second_start = begin
         self._learned_at = self._drained_at = begin
         self._totals_at = self._ended_ns = 0
         self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
@@ -103,11 +106,14 @@ class Recorder:
         self._stopping = True
         hot_path.wake()
         thread.join(10)
+        self.sampler.stop()
         registry.hush()
         if not self.failure:
             try:
                 self._second(self._ended_ns or now_ns(), last=True)
                 self._writer.files.close()
+                if self._writer.files.created:
+                    write_sources(self._writer.files.folder / "sources.json", self._book.own_files())
             except Exception as error:
                 self._fail(error)
         self._vitals.close()
@@ -134,12 +140,12 @@ class Recorder:
         """Let spans do nothing and the background thread stand still until `resume`; return when that began."""
         self.working.acquire()
         self._paused = True
-        hot_path.hold(True)
+        self.sampler.hold(True)
         self._silenced = registry.silence()
         since = now_ns()
         self._drain()
         self._tally()
-        self._vitals.read_tallies(since, self.main)
+        self._take_samples()
         return since
 
     def resume(self, since: int) -> None:
@@ -154,11 +160,8 @@ class Recorder:
             now = now_ns()
             for account in self.accounts:
                 account.skip(since, now)
-            for each in registry.known_tallies():
-                each.fresh()
+            self.sampler.take()  # what was counted during the pause
             self._block_start = self._second_start = self._learned_at = now
-            # The first look after it would last as long as the pause did.
-            self._last_look = self._looks_from = now
             self._since_drain, self._rates = Counter(), Counter()
             self._windows.restart(now, self._background_ns)
         except Exception as error:
@@ -166,26 +169,32 @@ class Recorder:
         finally:
             if registry.recording():
                 registry.unsilence(self._silenced)
-            hot_path.hold(False)
+            self.sampler.hold(False)
             self._paused = False
             self.working.release()
 
     def _run(self) -> None:
         self._ident = threading.get_ident()
         try:
+            self.sampler.start(self._pace.tick_ns)
             while not self._stopping:
                 until = min(self._block_start + self._pace.block_ns, self._second_start + SECOND_NS, self._due_ns())
-                book, tick_ns, tallies = self._book, self._pace.tick_ns, registry.known_tallies()
-                looks, bumps = hot_path.watch(until, tick_ns, CROWDED, book.by_key, book.name_stack, tallies)
+                self.sampler.wait(until)
                 if self._stopping:
                     break
                 with self.working:
-                    looks = [look for look in looks if look[0] >= self._looks_from]
-                    self._last_look = self._threads.take_looks(looks, self._last_look)
-                    self._vitals.take_bumps(bumps, self.main)
                     self._tick(now_ns())
         except Exception as error:
             self._fail(error)
+
+    def _take_samples(self) -> None:
+        """Hand what was sampled to the threads' accounts."""
+        taken = self.sampler.take()
+        self._book.add(taken.codes, taken.stacks)
+        samples = taken.samples.copy()
+        samples[:, 2] = self._book.numbers(samples[:, 2])
+        self._threads.take_samples(samples)
+        self._vitals.take_bumps(taken.changes.tolist(), self.main)
 
     def _fail(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}"
@@ -259,6 +268,7 @@ class Recorder:
 
     def _fold(self, at: int, dark: bool) -> None:
         """Fold up to a moment, stretch by stretch: at each cut spans were switched off or on."""
+        self._take_samples()
         cuts, self._cuts = self._cuts, []
         for until, was_dark in (*cuts, (at, dark)):
             self._fold_stretch(until, was_dark)
@@ -306,7 +316,6 @@ class Recorder:
         self._since_drain = self._since_drain + self._drain()
         if last:
             self._tally()
-            self._vitals.read_tallies(at, self.main)
         if last and not (self._seen_events or self._writer.files.created):
             return  # A child process that ended within a second and did nothing of a training.
         self._fold(at, self._governor.dark)
@@ -316,6 +325,7 @@ class Recorder:
         cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
         if at - self.start_ns >= EAGER_NS:
             self._pace.adapt((cpu - self._background_ns) / max(at - self._second_start, 1))
+            self.sampler.set_interval(self._pace.tick_ns)
         self._background_ns = cpu
         self._second_start = at
         if not self.armed:

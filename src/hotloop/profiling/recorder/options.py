@@ -13,7 +13,7 @@ class RecordOptions:
 
     budget: float = 0.01
     """Share of the time that recording may cost: finer spans are thinned, counts stay exact."""
-    hz: float = 100.0
+    hz: float = 200.0
     """Stack samples a second; 0 turns the sampler off."""
     after_steps: int = 0
     """Begin after so many environment steps."""

@@ -42,11 +42,7 @@ class Vitals:
         account.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
         self._rss = reading.rss_bytes
 
-    def read_tallies(self, at: int, account: Account) -> None:
-        """Note how much the tallies have grown since the last call."""
-        self.take_bumps([(at, each.code, n) for each in registry.known_tallies() if (n := each.fresh())], account)
-
-    def take_bumps(self, bumps: list[tuple[int, int, int]], account: Account) -> None:
+    def take_bumps(self, bumps: list[list[int]], account: Account) -> None:
         """Note changes of tallies: (at, code, amount)."""
         self.tally_events += sum(n for _, _, n in bumps)
         account.bumps += [(at, code, n, 0) for at, code, n in bumps]

@@ -13,7 +13,7 @@ import numpy as np
 from hotloop.clock import now_ns, wall_ns
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
-from hotloop.profiling.recorder.call_tree.thread_totals import Account
+from hotloop.profiling.recorder.call_tree.thread_totals import SAMPLE_SUMS, Account
 from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.printed_timings.collect import Book
 from hotloop.profiling.recorder.privacy.redact import redacted_command, redacted_strings
@@ -135,7 +135,7 @@ def write_window(
     counters = [(window, a.index, n, c, amount) for a in accounts for (n, c), amount in a.counters.items()]
     write("counters", _columns(("window", "thread", "node", "counter", "amount"), counters))
     samples = [(window, a.index, n, s, *sums) for a in accounts for (n, s), sums in a.samples.items()]
-    write("samples", _columns(("window", "thread", "node", "stack", "n", "wall_ns", "cpu_ns"), samples))
+    write("samples", _columns(("window", "thread", "node", "stack", *SAMPLE_SUMS), samples))
     write("memory", {name: [value] for name, value in memory.items()})
 
 

@@ -34,7 +34,7 @@ def as_dict(traced: Traced) -> JsonObject:
         "layers": asdict(traced.layers_look) if traced.layers_look else None,
     }
     return {
-        "functions": [asdict(row) for row in traced.functions],
+        "traced_functions": [asdict(row) for row in traced.functions],
         "operators": [asdict(row) for row in traced.operators],
         "layers": [asdict(row) for row in traced.layers],
         "looks": {name: look for name, look in looks.items() if look is not None},

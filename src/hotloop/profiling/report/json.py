@@ -17,7 +17,7 @@ from hotloop.profiling.report import deep, drift
 from hotloop.profiling.report.view import Report, tree_rows
 from hotloop.profiling.trace.model import Trace
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def as_dict(report: Report) -> JsonObject:
@@ -27,6 +27,7 @@ def as_dict(report: Report) -> JsonObject:
         "run": report.path,
         "state": report.state,
         "exit_code": report.exit_code,
+        "verdict": asdict(report.verdict),
         "complete": not report.missing,
         "wall_s": report.wall_s,
         "attributed_share": report.attributed_share,
@@ -35,6 +36,9 @@ def as_dict(report: Report) -> JsonObject:
         "counts_total": asdict(report.counts_total),
         "rates": _rates(report),
         "phases": [asdict(row) for row in report.phases],
+        "kinds": dict(report.kinds),
+        "lines": [asdict(line) for line in report.lines],
+        "functions": [asdict(function) for function in report.functions],
         "spans": [asdict(row) for row in report.spans],
         "processes": [asdict(table) for table in report.processes],
         "drift": drift.as_dict(report.drift),
@@ -57,7 +61,6 @@ def detailed(report: Report, trace: Trace) -> JsonObject:
         "counters": {process.name: dict(process.counts) for process in trace.processes},
         "tree": [asdict(row) for row in tree_rows(trace.thread, 0.0)],
         "function_tree": [asdict(row) for row in report.traced.function_tree],
-        "hottest_lines": [asdict(line) for line in report.lines],
         "windows": _windows(trace),
         "memory": _memory(trace),
         "manifest": dict(trace.manifest),

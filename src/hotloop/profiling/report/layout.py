@@ -14,6 +14,12 @@ def heading(title: str, detail: str = "") -> Rule:
     return Rule(text, align="left", style="dim", characters="─")
 
 
+def place(file: str, line: int) -> str:
+    """Return a file and line, short: relative to the current directory, or the file's name alone."""
+    found = near(file)
+    return f"{found if found != file else os.path.basename(file)}:{line}"
+
+
 def near(file: str) -> str:
     """Return a path relative to the current directory if it is below it, so that terminals make it clickable."""
     return file.removeprefix(os.getcwd() + os.sep)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from hotloop.phases import Phase
-from hotloop.profiling.trace.summary import UNATTRIBUTED
 
 PHASE_COLOURS: Mapping[str, str] = {
     Phase.ENV: "#009e73",
@@ -28,10 +27,10 @@ PHASE_COLOURS: Mapping[str, str] = {
     Phase.EVALUATE: "#757a83",
     Phase.CHECKPOINT: "#c3c7cd",
     Phase.OTHER: "#9aa0a8",
-    UNATTRIBUTED: "#5b6068",
+    Phase.OWN: "#5b6068",
 }
 
-GROUP_ORDER = ("Environment", "Rendering", "Model", "Training", "Data", "Other")
+GROUP_ORDER = ("Environment", "Rendering", "Model", "Training", "Data", "Own code", "Other")
 
 
 def colour(phase: str) -> str:

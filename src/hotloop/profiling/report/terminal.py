@@ -1,6 +1,6 @@
-"""The report in a terminal: phases, call tree and findings, laid out with rich.
+"""The report in a terminal: verdict, findings, hot lines, phases, call tree, laid out with rich.
 
-Findings come last, next to the prompt. Names from the user's program are escaped first and added as `Text`, never as
+Names from the user's program are escaped first and added as `Text`, never as
 markup.
 """
 
@@ -18,10 +18,11 @@ from rich.text import Text
 
 from hotloop import numbers
 from hotloop.profiling.report import deep, drift
-from hotloop.profiling.report.layout import heading, near
+from hotloop.profiling.report.layout import heading, near, place
 from hotloop.profiling.report.palette import GROUP_ORDER, colour
 from hotloop.profiling.report.printable import printable_report
 from hotloop.profiling.report.view import Report, TreeRow
+from hotloop.profiling.trace.hot_lines import KIND_NAMES
 from hotloop.profiling.trace.summary import PhaseRow
 
 if TYPE_CHECKING:
@@ -30,7 +31,11 @@ if TYPE_CHECKING:
 MAX_WIDTH = 118
 BAR_WIDTH = 40
 TREE_ROWS = 40
-LINES_SHOWN = 3
+LINES_SHOWN = 12
+PLACE_WIDTH = 24
+LEAST_SHARE = 0.01
+SHORT_S = 3.0
+"""Shorter recordings have too few samples."""
 REASONS_SHOWN = 3
 LEAST_GAIN = 1.005
 STATE_STYLES = {
@@ -61,13 +66,23 @@ def show(report: Report, console: Console) -> None:
 def render(report: Report) -> Iterator[RenderableType]:
     """Yield the parts of the report from top to bottom."""
     report = printable_report(report)
-    yield from _incomplete(report)
-    yield _header(report)
-    yield Text()
+    yield from _brief(report)
     if not report.wall_s:
-        yield Text("The run is empty: nothing was recorded yet.", "yellow")
         yield from _notes(report)
         return
+    yield Text()
+    yield heading("What to change", _finding_count(report))
+    for i, finding in enumerate(report.findings, 1):
+        yield _finding(i, finding)
+    if not report.findings:
+        yield Padding(_no_findings(report), (0, 2, 1, 2))
+    if report.lines:
+        yield heading("Hot lines", "your own code; library calls count for the line that makes them")
+        yield _line_table(report)
+        yield Text()
+    yield heading("The run")
+    yield _header(report)
+    yield Text()
     yield heading("Where the time goes", f"main thread, {numbers.seconds(report.wall_s)}")
     yield _phase_table(report.phases)
     yield Text()
@@ -80,12 +95,29 @@ def render(report: Report) -> Iterator[RenderableType]:
         yield Text()
     yield from drift.render(report.drift)
     yield from deep.render(report.traced)
-    yield heading("What to change", _finding_count(report))
-    if not report.findings:
-        yield Padding(_no_findings(report), (0, 2))
-    for i, finding in enumerate(report.findings, 1):
-        yield _finding(i, finding)
     yield from _notes(report)
+
+
+def render_brief(report: Report) -> Iterator[RenderableType]:
+    """Yield only the verdict."""
+    return _brief(printable_report(report))
+
+
+def _brief(report: Report) -> Iterator[RenderableType]:
+    """Yield the verdict: one sentence each on throughput, what limits it, and the best next change."""
+    ending = numbers.ending(report.state, report.exit_code)
+    yield from _incomplete(report)
+    yield Text.assemble(("hotloop ", "bold"), (report.name, "bold magenta"), "  ", (ending, STATE_STYLES[report.state]))
+    if not report.wall_s:
+        yield Text("The run is empty: nothing was recorded yet.", "yellow")
+        return
+    verdict = report.verdict
+    yield Text(verdict.throughput, "bold")
+    yield Text(verdict.limit)
+    if verdict.next_change is not None:
+        yield Text(f"Next: {verdict.next_change}", "bold green")
+    if report.wall_s < SHORT_S:
+        yield Text(f"Only {numbers.seconds(report.wall_s)} of the loop were recorded: shares are rough.", "yellow")
 
 
 def _incomplete(report: Report) -> Iterator[RenderableType]:
@@ -99,14 +131,22 @@ def _incomplete(report: Report) -> Iterator[RenderableType]:
 def _no_findings(report: Report) -> RenderableType:
     if not report.counts.env_steps:
         return Text("No known cause found, but no environment steps either: is this the training loop?", "yellow")
-    own = [line for line in report.lines if line.own][:LINES_SHOWN]
-    if not own:
-        return Text("No known cause found.", "bold green")
-    table = Table.grid(padding=(0, 2))
-    for line in own:
-        place = Text(f"{near(line.file)}:{line.line}", "cyan")
-        table.add_row(numbers.percent(line.share), place, Text(line.text, "dim"))
-    return Group(Text("No known cause found. The hottest lines are:", "bold green"), table)
+    return Text("No known cause found. Look at the hot lines below.")
+
+
+def _line_table(report: Report) -> RenderableType:
+    table = Table.grid(padding=(0, 2), expand=True)
+    table.add_column(justify="right", no_wrap=True, width=6)
+    table.add_column(style="cyan", no_wrap=True, width=PLACE_WIDTH, overflow="ellipsis")
+    table.add_column(no_wrap=True, overflow="ellipsis", ratio=3)
+    table.add_column(style="dim", no_wrap=True, overflow="ellipsis", ratio=2)
+    for line in report.lines[:LINES_SHOWN]:
+        if line.share < LEAST_SHARE:
+            break
+        into = f" → {line.callee}" if line.callee else ""
+        kind = f"{KIND_NAMES.get(line.kind, line.kind)}{into}"
+        table.add_row(numbers.percent(line.share), place(line.file, line.line), Text(line.source), Text(kind))
+    return Padding(table, (0, 0, 0, 2))
 
 
 def _finding_count(report: Report) -> str:
@@ -115,10 +155,6 @@ def _finding_count(report: Report) -> str:
 
 
 def _header(report: Report) -> RenderableType:
-    ending = numbers.ending(report.state, report.exit_code)
-    title = Text.assemble(
-        ("hotloop ", "bold"), (report.name, "bold magenta"), "  ", (ending, STATE_STYLES[report.state])
-    )
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim", no_wrap=True)
     grid.add_column()
@@ -132,7 +168,7 @@ def _header(report: Report) -> RenderableType:
         same = name == "frames_per_s" and total == counts.env_steps
         if total and not same:
             grid.add_row(label, _rate_text(report, name))
-    return Group(title, Padding(grid, (0, 0, 0, 2)))
+    return Padding(grid, (0, 0, 0, 2))
 
 
 def _machine_text(report: Report) -> Text:
@@ -322,7 +358,7 @@ def _notes(report: Report) -> Iterator[RenderableType]:
     yield Text(
         f"Recording overhead: {numbers.percent(overhead.share)}, of which {numbers.percent(overhead.taken_share)} "
         f"({numbers.count(spans)} spans at {numbers.seconds(overhead.span_ns / 1e9)}) is subtracted from the times "
-        f"above.{_unrecorded(report)} {numbers.percent(report.attributed_share)} of the time has a phase.",
+        f"above.{_unrecorded(report)} {numbers.percent(report.attributed_share)} of the time has a known phase.",
         "dim",
     )
     for warning in (each for each in report.warnings if each not in report.missing[:REASONS_SHOWN]):

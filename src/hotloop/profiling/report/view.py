@@ -6,17 +6,20 @@ Terminal, text, JSON, notebook, charts, progress summary and exports only lay it
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.counters import COUNTERS
+from hotloop.phases import Phase
+from hotloop.profiling.report.verdict import Verdict, make_verdict
 from hotloop.profiling.trace import summary
 from hotloop.profiling.trace.deep import NOTHING, Traced
 from hotloop.profiling.trace.drift import Drift, drift
-from hotloop.profiling.trace.model import Frame, Memory, Node, Overhead, Process, State, Thread, Trace
+from hotloop.profiling.trace.hot_lines import HotFunction, HotLine, hot_functions, hot_lines, kind_shares
+from hotloop.profiling.trace.model import Memory, Node, Overhead, Process, State, Thread, Trace
 from hotloop.profiling.trace.summary import Counts, PhaseRow, Rate, SpanRow
 
 if TYPE_CHECKING:
@@ -24,7 +27,8 @@ if TYPE_CHECKING:
 
 TREE_SHARE = 0.01
 """Branches below this share of wall time are merged into one row."""
-HOTTEST_LINES = 50
+HOTTEST = 50
+"""Lines and functions in a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +75,6 @@ class ProcessTable:
     peak_rss_bytes: int
     counts: Mapping[str, int]
     threads: tuple[ThreadTable, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class HotLine:
-    """A line of code, and the node of the call tree that was open while it ran."""
-
-    function: str
-    file: str
-    line: int
-    text: str
-    own: bool
-    path: tuple[str, ...]
-    phase: str
-    samples: int
-    wall_s: float
-    cpu_s: float
-    share: float
-    """Of the main thread's wall time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,8 +139,13 @@ class Report:
     phases: tuple[PhaseRow, ...]
     spans: tuple[SpanRow, ...]
     tree: tuple[TreeRow, ...]
+    verdict: Verdict
     lines: tuple[HotLine, ...]
     """The hottest lines of the main thread."""
+    functions: tuple[HotFunction, ...]
+    """The hottest functions of the main thread."""
+    kinds: Mapping[str, float]
+    """The main thread's time by kind: shares, largest first."""
     processes: tuple[ProcessTable, ...]
     rss_bytes: int
     """Last memory sample of the main process; 0 if there is none."""
@@ -180,6 +171,7 @@ class Report:
 def build(trace: Trace, findings: Sequence[Finding]) -> Report:
     """Return the view of a run."""
     memory = trace.main.memory
+    lines = tuple(hot_lines(trace)[:HOTTEST])
     return Report(
         name=trace.name,
         path=trace.path,
@@ -200,7 +192,10 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         phases=tuple(summary.phases(trace.thread)),
         spans=tuple(summary.spans(trace.thread)),
         tree=tuple(tree_rows(trace.thread, TREE_SHARE)),
-        lines=_hottest_lines(trace.thread),
+        verdict=make_verdict(trace.wall_s, summary.counts(trace), summary.rates(trace), findings, lines),
+        lines=lines,
+        functions=tuple(hot_functions(trace)[:HOTTEST]),
+        kinds=kind_shares(trace.thread.samples),
         processes=tuple(_processes(trace)),
         rss_bytes=int(memory.rss_bytes[-1]) if len(memory.rss_bytes) else 0,
         peak_rss_bytes=int(memory.rss_bytes.max(initial=0)),
@@ -231,35 +226,6 @@ def _timeline(trace: Trace) -> Timeline:
     )
 
 
-def _hottest_lines(thread: Thread) -> tuple[HotLine, ...]:
-    """Return the lines with the most time, hottest first.
-
-    The time of a sample counts for its innermost line of the user's own code, or for its innermost line if there is
-    none.
-    """
-    found: dict[tuple[int, Frame], list[int]] = {}
-    for sample in thread.samples:
-        if not sample.stack:
-            continue
-        line = next((frame for frame in sample.stack if frame.own), sample.stack[0])
-        sums = found.setdefault((sample.node, line), [0, 0, 0])
-        for i, value in enumerate((sample.n, sample.wall_ns, sample.cpu_ns)):
-            sums[i] += value
-    ranked = sorted(found.items(), key=lambda item: -item[1][1])[:HOTTEST_LINES]
-    return tuple(
-        HotLine(
-            **asdict(line),
-            path=thread.path(thread.by_id[node]),
-            phase=str(thread.by_id[node].phase),
-            samples=n,
-            wall_s=wall_ns / 1e9,
-            cpu_s=cpu_ns / 1e9,
-            share=wall_ns / thread.wall_ns if thread.wall_ns else 0.0,
-        )
-        for (node, line), (n, wall_ns, cpu_ns) in ranked
-    )
-
-
 def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
     """Return the call tree as indented rows, largest branch first, without those below `least_share`."""
     rows: list[TreeRow] = []
@@ -272,8 +238,8 @@ def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
         if node is not None:
             pending += _children(thread, node, least_share, row.depth + 1)
     if root.self_ns >= max(least_share * thread.wall_ns, 1):
-        alone = replace(root, name=summary.UNATTRIBUTED, calls=0, total_ns=root.self_ns)
-        rows.append(replace(_tree_row(alone, thread, 0, last=True), phase=summary.UNATTRIBUTED))
+        alone = replace(root, name=str(Phase.OWN), calls=0, total_ns=root.self_ns)
+        rows.append(replace(_tree_row(alone, thread, 0, last=True), phase=str(Phase.OWN)))
     return rows
 
 

@@ -270,8 +270,7 @@ def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]
             seen = float(calls[node][inside][~np.isnan(cost[inside])].sum())
             # A block without a timed call is assumed to be like the other one.
             seconds *= float(calls[node][inside].sum()) / seen if seen else 0.0
-            for phase, share in trace.thread.phase_shares[node]:
-                by_phase.setdefault(str(phase), [0.0, 0.0])[i] += seconds / part.env_steps * share
+            by_phase.setdefault(str(trace.thread.by_id[node].phase), [0.0, 0.0])[i] += seconds / part.env_steps
     rows = [PhaseCost(phase, early, late) for phase, (early, late) in by_phase.items()]
     return tuple(sorted(rows, key=lambda row: (-abs(row.late_s - row.early_s), row.phase)))
 

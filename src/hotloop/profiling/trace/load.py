@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,7 +28,9 @@ from hotloop.profiling.trace.reading.run_files import (
     read_manifest,
     read_process,
     read_record,
+    read_sources,
 )
+from hotloop.profiling.trace.source_text import SourceText
 
 LONG_ENOUGH_S = 2.0
 """A recording of this length must have written something: the recorder writes every second."""
@@ -70,7 +73,8 @@ def load(path: str | Path) -> Trace:
             processes.append(process)
     claimed, claims_damage = read_claims(folder, budget)
     looks, looks_damage = read_looks(folder, budget)
-    missing = [*damage, *claims_damage, *looks_damage]
+    sources, sources_damage = read_sources(folder, budget)
+    missing = [*damage, *claims_damage, *looks_damage, *sources_damage]
     if why := manifest.recorder_failed:
         missing.insert(0, f"the recorder stopped before the script did ({why}): what came after is missing")
     unread = [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
@@ -82,7 +86,7 @@ def load(path: str | Path) -> Trace:
         manifest=content,
         processes=tuple(processes),
         state=state,
-        warnings=(*_warnings(processes, state), *unread, *missing),
+        warnings=(*_warnings(processes, state), *_edited(sources), *unread, *missing),
         loop_start_ns=loop.start_ns,
         loop_end_ns=loop.end_ns,
         startup_ns=_startup_ns(main, loop),
@@ -91,9 +95,15 @@ def load(path: str | Path) -> Trace:
         claimed=claimed,
         counts_before=manifest.counts_before,
         missing=tuple(missing),
+        sources=sources,
         unix_offset_ns=main.process.wall_ns - main.process.clock_ns,
     )
     return _with_stretches(trace, main)
+
+
+def _edited(sources: Mapping[str, SourceText]) -> list[str]:
+    edited = [file for file, source in sources.items() if source.edited_since()]
+    return [f"{file} was edited after the run: lines are those of the version that ran" for file in edited]
 
 
 def _why_empty(manifest: Manifest) -> str:

@@ -27,6 +27,7 @@ from hotloop.profiling.trace.reading.records import Machine, Manifest, Torch
 
 if TYPE_CHECKING:
     from hotloop.profiling.trace.reading.names import NodeName
+    from hotloop.profiling.trace.source_text import SourceText
 
 FORMAT_VERSION = 1
 State = Literal["running", "finished", "failed", "interrupted", "killed", "ended", "unknown"]
@@ -41,8 +42,6 @@ UNENDED: dict[State, str] = {
 }
 """Why a run in this state is incomplete."""
 Kind = Literal["root", "span", "gap"]
-PART = 1 << 32
-"""Larger than any recorded id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,31 @@ class Frame:
     """The source line, stripped, kept in the trace so that it can be read on another machine."""
     own: bool
     """Whether it is the user's own code rather than a library's."""
+    end_line: int = -1
+    column: int = -1
+    end_column: int = -1
+    """End of the expression that was executing, and its first and last column in UTF-8 bytes; -1 if unknown."""
+    operation: str = ""
+    """The interpreter's instruction, such as "CALL" or "BINARY_OP"; "" if unknown."""
+    first_line: int = 0
+    """Where the function begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Time that samples stand for, and parts of it, which may overlap."""
+
+    wall_ns: int = 0
+    cpu_ns: int = 0
+    """The thread used a core."""
+    gc_ns: int = 0
+    """Python's garbage collector ran."""
+    wait_ns: int = 0
+    """The thread waited for another thread, process or machine, or slept."""
+    io_ns: int = 0
+    """The thread waited for a file."""
+    starved_ns: int = 0
+    """The thread was ready to run but had no core."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,20 +91,28 @@ class Sample:
     """Innermost first."""
     n: int
     wall_ns: int
+    """Their part of the node's self time: 0 for those taken while spans inside the node were switched off."""
     cpu_ns: int
     """The part of `wall_ns` in which the thread used a core."""
+    seen: Seen = Seen()
+    """As sampled, without the correction to the node's time."""
+
+    @property
+    def seen_ns(self) -> int:
+        """Time that the samples stand for."""
+        return self.seen.wall_ns or self.wall_ns
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
     """A node of a thread's call tree, with its measurements.
 
-    `kind` is "root" (the thread itself; its self time is unattributed), "span", or "gap": time between
-    two spans of a container, whose phase follows from its neighbours and from the stacks seen there.
+    `kind` is "root" (the thread itself), "span", or "gap": time between two spans of a container. Gaps and the root's
+    self time are own code: nothing says what phase they are, unless they lie inside an evaluation.
     """
 
     id: int
-    """As recorded. If a gap was split by phase, all parts but the first have a multiple of `PART` added."""
+    """As recorded."""
     parent: int
     """Id of the parent, -1 for the root."""
     name: str
@@ -102,6 +134,8 @@ class Node:
     device_ns: int
     counts: Mapping[str, int] = field(default_factory=dict)
     """Counts made while this node was the innermost: see `hotloop.counters`."""
+    between: tuple[Phase | None, Phase | None] = (None, None)
+    """Of a gap: phases of the spans before and after it; None at an end of the container."""
 
     @property
     def mean_ns(self) -> float:
@@ -139,27 +173,6 @@ class Thread:
     def by_id(self) -> dict[int, Node]:
         """Node by id."""
         return {node.id: node for node in self.nodes}
-
-    @cached_property
-    def parts(self) -> dict[int, list[Node]]:
-        """Nodes by recorded id: a gap with lines of several phases was split into one node per phase."""
-        found: dict[int, list[Node]] = {}
-        for node in self.nodes:
-            found.setdefault(node.id % PART, []).append(node)
-        return found
-
-    def recorded_ns(self, number: int) -> int:
-        """Return the self time of all nodes with the same recorded id."""
-        return sum(node.self_ns for node in self.parts.get(number, ()))
-
-    @cached_property
-    def phase_shares(self) -> dict[int, list[tuple[Phase, float]]]:
-        """By recorded id: the phases among which the time is divided, and their shares."""
-        found: dict[int, list[tuple[Phase, float]]] = {}
-        for number, parts in self.parts.items():
-            whole = self.recorded_ns(number)
-            found[number] = [(each.phase, each.self_ns / whole if whole else 1.0 / len(parts)) for each in parts]
-        return found
 
     @cached_property
     def children(self) -> dict[int, list[Node]]:
@@ -302,6 +315,8 @@ class Trace:
     """Counts of the training that this run resumes, by counter; empty if it resumes none."""
     missing: tuple[str, ...] = ()
     """What could not be recorded or read, one reason per entry."""
+    sources: Mapping[str, SourceText] = field(default_factory=dict)
+    """The user's files by path, as they were when the run was recorded."""
     unix_offset_ns: int | None = None
     """Offset from the run's clock to Unix time, if known."""
 

@@ -26,7 +26,16 @@ TABLES = (
     *(f"{name}.tail.arrow" for name in STREAMS),
     "totals.arrow",
 )
-RECORDS = (PROCESS, "names.jsonl", "state.json", "claims.json", "functions.json", "operators.json", "layers.json")
+RECORDS = (
+    PROCESS,
+    "names.jsonl",
+    "state.json",
+    "claims.json",
+    "functions.json",
+    "operators.json",
+    "layers.json",
+    "sources.json",
+)
 OWN_NAMES = frozenset(f"{name}{ending}" for name in (*TABLES, *RECORDS) for ending in ("", ".part"))
 FOLDER = re.compile(r"\d+-\d{9}")
 """Name of a process's folder."""

@@ -46,7 +46,7 @@ SCHEMAS: dict[str, pa.Schema] = {
     "windows": _schema("window thread node", "calls total_ns self_ns"),
     "spans": _schema("window code", "timed counted device_ns"),
     "counters": _schema("window thread node counter", "amount"),
-    "samples": _schema("window thread node stack n", "wall_ns cpu_ns"),
+    "samples": _schema("window thread node stack n", "wall_ns cpu_ns gc_ns wait_ns io_ns starved_ns"),
     "memory": _schema(
         "window",
         "start_ns end_ns rss_bytes gpu_bytes gpu_busy_percent cpu_ns minor_faults major_faults "
@@ -61,7 +61,10 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
 }
 STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
-LATER_COLUMNS = {"memory": frozenset({"reserved_bytes", "starved_ns"})}
+LATER_COLUMNS = {
+    "memory": frozenset({"reserved_bytes", "starved_ns"}),
+    "samples": frozenset({"gc_ns", "wait_ns", "io_ns", "starved_ns"}),
+}
 """Columns that recordings of an earlier version do not have: they count as zero."""
 Ints = NDArray[np.integer]
 Column = Ints | Sequence[int | Sequence[int]]

@@ -12,10 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.counters import COUNTERS, steps_per_episode
-from hotloop.phases import GROUPS
+from hotloop.phases import GROUPS, Phase
 from hotloop.profiling.trace.model import Node, Process, Thread, Trace
 
-UNATTRIBUTED = "unattributed"
 WEIGHTS = {"time": 0.40, "per_call": 0.30, "cpu_memory": 0.15, "gpu_memory": 0.15}
 """Weights of the profiler study's score for an operation."""
 
@@ -92,11 +91,12 @@ class Rate:
 
 
 def phases(thread: Thread) -> list[PhaseRow]:
-    """Return the phases of a thread, largest share first. Self time of its root is the row "unattributed"."""
+    """Return the phases of a thread, largest share first. Self time of its root is own code."""
     self_ns: dict[tuple[str, str], int] = {}
     calls: dict[tuple[str, str], int] = {}
     for node in thread.nodes:
-        key = (UNATTRIBUTED, "Other") if node.kind == "root" else (str(node.phase), GROUPS[node.phase])
+        phase = Phase.OWN if node.kind == "root" else node.phase
+        key = str(phase), GROUPS[phase]
         self_ns[key] = self_ns.get(key, 0) + node.self_ns
         entered = node.kind == "span" and not _within_phase(thread, node)
         calls[key] = calls.get(key, 0) + (node.calls if entered else 0)
@@ -178,9 +178,9 @@ def window_amounts(trace: Trace, counter: str) -> tuple[NDArray[np.int64], NDArr
 
 
 def attributed_share(trace: Trace) -> float:
-    """Return the share of the main thread's wall time that has a phase, 0..1."""
-    root = trace.thread.nodes[0]
-    return 1.0 - _ratio(root.self_ns, trace.thread.wall_ns) if trace.thread.wall_ns else 0.0
+    """Return the share of the main thread's wall time of which the phase is known, 0..1: all but own code."""
+    own_ns = sum(node.self_ns for node in trace.thread.nodes if node.kind == "root" or node.phase is Phase.OWN)
+    return 1.0 - _ratio(own_ns, trace.thread.wall_ns) if trace.thread.wall_ns else 0.0
 
 
 def _within_phase(thread: Thread, node: Node) -> bool:

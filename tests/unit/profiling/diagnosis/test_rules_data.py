@@ -103,7 +103,7 @@ def pushing(num_envs, pushes, items):
 
 def test_a_push_for_every_environment_is_found():
     (finding,) = explain(pushing(num_envs=256, pushes=256, items=768))
-    assert (finding.rule, finding.line, finding.phase) == ("item_push", 20, Phase.STORE)
+    assert (finding.rule, finding.line, finding.phase) == ("item_push", 20, Phase.OWN)
     assert finding.share == pytest.approx(0.5)
     # A batched push of 60 µs is left of 50 ms a step.
     assert finding.gain == pytest.approx(10 / (5 + 100 * 60e-6))

@@ -263,7 +263,7 @@ WALK = (40, "for p, q in zip(net.parameters(), target.parameters()):")
 )
 def test_targets_that_follow_one_by_one_are_found(line):
     (finding,) = explained(following([WALK, line]))
-    assert (finding.rule, finding.phase) == ("slow_polyak", Phase.SYNC_WEIGHTS)
+    assert (finding.rule, finding.phase) == ("slow_polyak", Phase.OWN)
     assert finding.share == pytest.approx(0.3)
     assert finding.gain == pytest.approx(1 / (1 - 0.3 * (1 - 1.5 / 9)))
     assert "3 ms an update on walking through pairs of parameters" in finding.evidence

@@ -46,20 +46,6 @@ def test_a_tally_counts_from_many_threads_and_reading_changes_nothing():
     assert registry.tally("vitals.threads") is tally
 
 
-def test_tallies_are_noted_as_differences(vitals, account):
-    tally = registry.tally("vitals.differences")
-    vitals.read_tallies(5, account)
-    account.bumps.clear()
-    for _ in range(3):
-        tally.bump()
-    vitals.read_tallies(10, account)
-    vitals.read_tallies(20, account)
-    tally.bump()
-    vitals.read_tallies(30, account)
-    assert account.bumps == [(10, tally.code, 3, 0), (30, tally.code, 1, 0)]
-    assert vitals.tally_events >= 4
-
-
 def test_pauses_of_the_collector_are_counted_and_timed(vitals):
     before = vitals.totals()
     gc.collect()

@@ -1,129 +1,248 @@
-"""Stacks by number: each is written down once, without hotloop's own frames."""
+"""The stack sampler sees where the time is, whoever has the interpreter's lock, and never disturbs the script."""
 
 from __future__ import annotations
 
-import json
+import gc
+import itertools
 import os
+import random
+import signal
+import subprocess
 import sys
-import sysconfig
-from collections.abc import Iterator
-from types import FrameType
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from hotloop.profiling.recorder import stack_sampler as sampler
-from hotloop.profiling.recorder.stack_sampler import StackBook, is_own
+import numpy as np
+import pytest
+
+from hotloop.clock import now_ns
+from hotloop.profiling.recorder.stack_book import StackBook
+from hotloop.profiling.recorder.stack_sampler import (
+    BLOCKED,
+    COLLECTING,
+    NativeSampler,
+    PythonSampler,
+    Sampler,
+    Taken,
+    _native_reader,
+    new_sampler,
+)
 from hotloop.spans import registry
-from hotloop.spans.hot_path import MAX_DEPTH, key_of, places_of
+
+MS = 1_000_000
+native = pytest.mark.skipif(_native_reader() is None, reason="the C extension is not built")
+KINDS = [pytest.param(NativeSampler, marks=native), PythonSampler]
 
 
-def here() -> FrameType:
-    return sys._getframe()
+def made(kind: type) -> Sampler:
+    return NativeSampler(_native_reader()) if kind is NativeSampler else PythonSampler()
 
 
-def waiting() -> Iterator[int]:
-    yield 1
+@contextmanager
+def sampling(sampler: Sampler, interval_ns: int = MS) -> Iterator[list[Taken]]:
+    """Sample from another thread, as the recorder does; the list has what was taken in the end."""
+    taken: list[Taken] = []
+    started, stop = threading.Event(), threading.Event()
+
+    def work() -> None:
+        sampler.start(interval_ns)
+        started.set()
+        while not stop.is_set():
+            sampler.wait(now_ns() + 5 * MS)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    started.wait()
+    try:
+        yield taken
+    finally:
+        stop.set()
+        thread.join()
+        sampler.stop()
+        taken.append(sampler.take())
 
 
-def numbered(book: StackBook, frame) -> int:
-    return book.by_key.get(key_of(frame)) or book.name_stack(places_of(frame), key_of(frame))
-
-
-def written(book: StackBook, kind: str) -> list[dict]:
-    return [entry for entry in book.fresh if entry["is"] == kind]
-
-
-def test_a_stack_has_one_number_and_is_written_down_once():
+def time_by_line(taken: Taken) -> Counter[tuple[str, int]]:
+    """Sampled time of this thread by function and line of the innermost frame in this file."""
     book = StackBook()
-    suspended = waiting()
-    next(suspended)
-    frame = suspended.gi_frame
-    first, second = numbered(book, frame), numbered(book, frame)
-    assert first == second == 0
-    assert [entry["id"] for entry in written(book, "stack")] == [0]
-    frames = {entry["id"]: entry for entry in written(book, "frame")}
-    innermost = frames[written(book, "stack")[0]["frames"][0]]
-    assert innermost["function"] == "waiting"
-    assert innermost["file"] == __file__
-    assert innermost["text"] == "yield 1"
-    assert innermost["own"]
-    json.dumps(book.fresh)
+    book.add(taken.codes, taken.stacks)
+    frames = {entry["id"]: entry for entry in book.fresh if entry["is"] == "frame"}
+    stacks = {entry["id"]: entry["frames"] for entry in book.fresh if entry["is"] == "stack"}
+    found: Counter[tuple[str, int]] = Counter()
+    for (_, ident, _, elapsed, *_), stack in zip(
+        taken.samples.tolist(), book.numbers(taken.samples[:, 2]), strict=True
+    ):
+        if ident == threading.get_ident():
+            mine = next((frames[each] for each in stacks[stack] if frames[each]["file"] == __file__), None)
+            if mine is not None:
+                found[mine["function"], mine["line"]] += elapsed
+    return found
 
 
-def test_another_line_is_another_stack():
-    book = StackBook()
-    numbers = []
-    frame = sys._getframe()
-    numbers.append(numbered(book, frame))
-    numbers.append(numbered(book, frame))
-    assert len(set(numbers)) == 2
+NUMBERS = list(range(3000))
 
 
-def test_no_more_stacks_than_the_book_holds(monkeypatch):
-    monkeypatch.setattr(sampler, "MAX_STACKS", 1)
-    book = StackBook()
-    assert numbered(book, here()) == 0
-    assert numbered(book, sys._getframe()) == -1
-    assert len(written(book, "stack")) == 1
+def holds_the_lock_in_c(until_ns: int) -> tuple[int, int, int]:
+    """Return the time in a search through a list, in a sort, and in plain Python, each on lines of its own."""
+    searched = sorted_ns = plain = 0
+    values = [random.random() for _ in range(200)]
+    begin = now_ns()
+    while begin < until_ns:
+        missing = -1 in NUMBERS
+        middle = now_ns()
+        sorted(values)
+        late = now_ns()
+        total = 0
+        for i in range(200):
+            total += i * i % 7
+        end = now_ns()
+        searched, sorted_ns, plain = searched + middle - begin, sorted_ns + late - middle, plain + end - late
+        begin = end
+    assert not missing
+    return searched, sorted_ns, plain
 
 
-def test_hotloops_own_frames_are_left_out():
-    book = StackBook()
-    seen = []
-
-    @registry.span("sampler.test")
-    def inner() -> None:
-        seen.append(numbered(book, sys._getframe()))
-
-    inner()
-    assert not [entry for entry in written(book, "frame") if "hotloop/spans/" in entry["file"]]
-    assert next(entry["function"].rpartition(".")[2] for entry in written(book, "frame")) == "inner"
-
-
-def test_deep_recursion_is_cut():
-    book = StackBook()
-
-    def down(n: int) -> int:
-        return numbered(book, sys._getframe()) if n == 0 else down(n - 1)
-
-    down(200)
-    assert len(written(book, "stack")[0]["frames"]) == MAX_DEPTH
+@native
+def test_time_is_seen_on_the_line_where_it_is_spent():
+    """Regression: stacks were read at calls and jumps, so that the line after a search got its time."""
+    sampler = made(NativeSampler)
+    with sampling(sampler, MS // 2) as taken:
+        measured = holds_the_lock_in_c(now_ns() + 1500 * MS)
+    first = holds_the_lock_in_c.__code__.co_firstlineno
+    by_line = time_by_line(taken[0])
+    rows = ((6,), (8,), (10, 11, 12))
+    sampled = [sum(by_line["holds_the_lock_in_c", first + row] for row in each) for each in rows]
+    assert np.array(sampled) / sum(by_line.values()) == pytest.approx(np.array(measured) / sum(measured), abs=0.08)
 
 
-def test_whose_code_a_file_is():
-    assert is_own(__file__)
-    assert not is_own(sysconfig.get_path("stdlib") + "/random.py")
-    assert not is_own("/anywhere/site-packages/torch/nn.py")
-    assert not is_own(sampler.__file__)
-    assert not is_own("<string>")
-    assert not is_own("<frozen importlib>")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_sleeping_thread_uses_no_cpu_time(kind):
+    with sampling(made(kind)) as taken:
+        time.sleep(0.2)
+    mine = taken[0].samples[taken[0].samples[:, 1] == threading.get_ident()]
+    assert mine[:, 3].sum() >= 100 * MS
+    assert mine[mine[:, 4] >= 0, 4].sum() < 0.5 * mine[:, 3].sum()
 
 
-def as_if_in(file: str, body: str = "def work():\n    return sys._getframe()\n", **names):
-    """A function whose code says that it stands in a file."""
-    found = {"sys": sys, **names}
-    exec(compile(body, file, "exec"), found)
-    return found["work"]
+@native
+def test_the_state_of_the_main_thread_is_seen():
+    with sampling(made(NativeSampler)) as taken:
+        time.sleep(0.1)
+    flags = taken[0].samples[taken[0].samples[:, 1] == threading.main_thread().ident, 6]
+    assert (flags & BLOCKED != 0).mean() > 0.5
 
 
-CALLS = "def work():\n    return inner()\n"
-PIPELINE = os.path.join(sampler.TRAINING, "pipelines", "dqn_snake.py")
-COMMAND = sampler.STARTERS[0] + "train.py"
+@native
+def test_garbage_collection_is_seen():
+    nodes: list[list] = [[] for _ in range(200_000)]
+    for a, b in itertools.pairwise(nodes):
+        a.append(b)
+    with sampling(made(NativeSampler)) as taken:
+        for _ in range(10):
+            gc.collect()
+    assert (taken[0].samples[:, 6] & COLLECTING != 0).any()
 
 
-def stack_of(frame) -> list[dict]:
-    book = StackBook()
-    numbered(book, frame)
-    frames = {entry["id"]: entry for entry in written(book, "frame")}
-    return [frames[number] for number in written(book, "stack")[0]["frames"]]
+@pytest.mark.parametrize("kind", KINDS)
+def test_tallies_are_reported_as_differences(kind):
+    old, name = registry.tally("sampler.old"), f"sampler.new.{kind.__name__}"
+    old.bump()
+    sampler = made(kind)
+    if kind is PythonSampler:
+        old.fresh()
+    with sampling(sampler) as taken:
+        sampler.take()
+        new = registry.tally(name)
+        for _ in range(3):
+            old.bump()
+            new.bump()
+    counted: Counter[int] = Counter()
+    for _, code, amount in taken[0].changes.tolist():
+        counted[code] += amount
+    assert counted[new.code] == 3
+    assert counted[old.code] <= 3
 
 
-def test_our_own_pipeline_is_what_is_looked_at_where_nobody_elses_code_is_at_work():
-    started = as_if_in("/somewhere/bin/hotloop", CALLS, inner=as_if_in(COMMAND, CALLS, inner=as_if_in(PIPELINE)))
-    (only,) = stack_of(started())
-    assert (only["file"], only["line"], only["own"]) == (PIPELINE, 2, True)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_sampled_while_held(kind):
+    sampler = made(kind)
+    with sampling(sampler) as taken:
+        sampler.hold(True)
+        sampler.take()
+        time.sleep(0.05)
+    assert len(taken[0].samples) == 0
 
 
-def test_in_somebodys_script_our_parts_are_a_library():
-    started = as_if_in(COMMAND, CALLS, inner=as_if_in("/home/me/train.py", CALLS, inner=as_if_in(PIPELINE)))
-    inner, outer = stack_of(started())
-    assert (inner["file"], inner["own"]) == (PIPELINE, False)
-    assert (outer["file"], outer["own"]) == ("/home/me/train.py", True)
+def deep(n: int, work: Callable[[], None]) -> None:
+    if n:
+        deep(n - 1, work)
+    else:
+        work()
+
+
+@native
+def test_threads_that_come_and_go_and_deep_stacks_do_no_harm():
+    def churn() -> None:
+        for _ in range(30):
+            threads = [threading.Thread(target=deep, args=(300, lambda: None)) for _ in range(10)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+
+    with sampling(made(NativeSampler), 100_000) as taken:
+        deep(400, churn)
+        for i in range(2000):  # code objects that are freed at once, and their addresses reused
+            exec(compile(f"def f{i}():\n    return sum(range(50))\nf{i}()", f"made{i}", "exec"), {})
+    assert len(taken[0].samples)
+    assert max(len(frames) for _, frames in taken[0].stacks) <= 60
+
+
+@native
+def test_a_forked_child_can_sample_too():
+    program = """
+import os, threading, time
+from hotloop.profiling.recorder.stack_sampler import new_sampler
+def sampled():
+    sampler = new_sampler(1000)
+    thread = threading.Thread(target=lambda: (sampler.start(1000000), time.sleep(0.1)))
+    thread.start(); thread.join()
+    sampler.stop()
+    return len(sampler.take().samples)
+first = new_sampler(1000)
+thread = threading.Thread(target=first.start, args=(200000,))
+thread.start(); thread.join()
+for _ in range(20):
+    child = os.fork()
+    if not child:
+        os._exit(0 if sampled() else 3)
+    assert os.waitpid(child, 0)[1] == 0
+first.stop()
+print(len(first.take().samples) > 0)
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
+
+
+@native
+def test_signals_never_reach_the_native_thread():
+    caught: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: caught.append(threading.get_ident()))
+    try:
+        with sampling(made(NativeSampler)):
+            for _ in range(50):
+                os.kill(os.getpid(), signal.SIGUSR1)
+                time.sleep(0.001)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert len(caught) == 50
+
+
+def test_without_a_rate_nothing_is_sampled():
+    sampler = new_sampler(0)
+    sampler.start(0)
+    sampler.wait(now_ns() + MS)
+    assert len(sampler.take().samples) == 0

@@ -72,7 +72,7 @@ def test_the_rate_is_the_median_in_every_report(trace, report):
 def test_phases_have_the_same_share_and_time_in_every_report(trace, report, tmp_path):
     rows = json.as_dict(report)["phases"]
     terminal, html = text.as_text(report), notebook.render(report)
-    assert [row["phase"] for row in rows] == ["backward", "env", "unattributed"]
+    assert [row["phase"] for row in rows] == ["backward", "env", "own code"]
     for row in rows:
         share, seconds = numbers.percent(row["share"]), numbers.seconds(row["self_s"])
         assert re.search(rf"{row['phase']} +{share} +{seconds}", terminal)

@@ -11,19 +11,19 @@ from hotloop.phases import GROUPS, Phase
 from hotloop.profiling.diagnosis.finding import Finding
 from hotloop.profiling.report import charts, json, palette, progress_summary, text, view
 from hotloop.profiling.trace import summary
-from hotloop.profiling.trace.summary import UNATTRIBUTED
 
 CONTRACT = {
     "schema", "wall_s", "attributed_share", "overhead_share", "counts", "rates", "phases", "spans",
-    "processes", "drift", "findings", "warnings",
+    "processes", "drift", "findings", "warnings", "verdict", "lines", "functions", "kinds",
 }  # fmt: skip
+LINE_KEYS = {"file", "line", "function", "source", "phase", "kind", "callee", "share", "per_env_step", "per_update"}
 SPAN_KEYS = {
     "name", "phase", "group", "calls", "total_s", "self_s", "mean_s", "min_s", "max_s", "p50_s", "p95_s",
     "cpu_memory_bytes", "cpu_peak_bytes", "gpu_memory_bytes", "score",
 }  # fmt: skip
 FINDING_KEYS = {
     "rule", "title", "phase", "span", "file", "line", "share", "gain", "gain_low", "gain_high", "score",
-    "evidence", "advice",
+    "evidence", "advice", "kind", "function", "expression", "callee", "time_kind",
 }  # fmt: skip
 
 
@@ -87,6 +87,8 @@ def test_json_keeps_the_contract(trace):
     assert all(set(row) == SPAN_KEYS for row in content["spans"])
     assert all(set(row) == FINDING_KEYS for row in content["findings"])
     assert content["findings"][0]["phase"] == "sample"
+    assert set(content["verdict"]) >= {"text", "limit", "file", "line", "next_change", "gain"}
+    assert all(set(row) >= LINE_KEYS for row in content["lines"])
     assert sum(row["share"] for row in content["phases"]) == pytest.approx(1.0)
     assert content["rates"]["env_steps_per_s"] == pytest.approx(800 / content["wall_s"], rel=0.02)
     assert content["rates"]["env_steps_per_s_mean"] == pytest.approx(800 / content["wall_s"])
@@ -102,18 +104,18 @@ def test_processes_have_a_table_for_each_other_thread_and_process(trace):
 
 def test_detailed_has_tree_lines_and_windows(trace):
     content = plain_json.loads(json.dumps(json.detailed(view.build(trace, []), trace)))
-    assert {row["name"] for row in content["tree"]} >= {"DQN.train", "tiny", "s4", "unattributed"}
-    hottest = content["hottest_lines"]
+    assert {row["name"] for row in content["tree"]} >= {"DQN.train", "tiny", "s4", "own code"}
+    hottest = content["lines"]
     assert len(hottest) == 1, "the library's frame belongs to the line that called it"
     assert (hottest[0]["file"], hottest[0]["line"]) == ("dqn.py", 12)
-    assert hottest[0]["wall_s"] == pytest.approx(6.0)
+    assert hottest[0]["share"] == pytest.approx(1.0)
     assert sum(window["counts"]["env_steps"] for window in content["windows"]) == 800
 
 
 def test_small_branches_of_the_tree_share_a_row(trace):
     rows = view.build(trace, []).tree
     assert [row.name for row in rows if row.depth == 0] == [
-        "DQN.train", "(DQN.train → ·)", "5 smaller", "unattributed",
+        "DQN.train", "(DQN.train → ·)", "5 smaller", "own code",
     ]  # fmt: skip
     rest = next(row for row in rows if row.kind == "rest")
     assert rest.total_s == pytest.approx(0.3)
@@ -137,9 +139,9 @@ def test_text_shows_phases_tree_findings_and_warnings(trace):
     assert "No known cause" not in shown
 
 
-def test_without_findings_the_hottest_lines_are_shown(trace):
+def test_the_hot_lines_are_shown(trace):
     shown = text.as_text(view.build(trace, []))
-    assert "No known cause found. The hottest lines are:" in shown and "dqn.py:12" in shown
+    assert "No known cause found." in shown and "dqn.py:12" in shown
 
 
 def test_a_loop_without_steps_gets_a_question_instead_of_praise():
@@ -197,7 +199,7 @@ def test_periodic_summary_is_five_to_eight_lines(trace):
 
 
 def test_every_phase_has_a_unique_colour():
-    assert set(palette.PHASE_COLOURS) == {*Phase, UNATTRIBUTED}
+    assert set(palette.PHASE_COLOURS) == set(Phase)
     assert len(set(palette.PHASE_COLOURS.values())) == len(palette.PHASE_COLOURS)
     assert set(palette.GROUP_ORDER) == set(GROUPS.values())
 

@@ -132,5 +132,5 @@ def test_time_between_spans_is_divided_as_in_the_run_where_a_window_timed_nothin
         switch(run, ())
         run.second()
     found = by_window(tmp_path)
-    assert found["act"] == pytest.approx([300, 300], rel=0.02), "after the loss, before the step"
+    assert found["own code"] == pytest.approx([300, 300], rel=0.02)
     assert found["env"] == pytest.approx([600, 600])

@@ -11,13 +11,13 @@ def rows_by_phase(trace):
     return {row.phase: row for row in summary.phases(trace.thread)}
 
 
-def test_phase_shares_sum_to_one_and_root_time_is_unattributed():
+def test_phase_shares_sum_to_one_and_root_time_is_own_code():
     trace = make_trace([place("env.step", Phase.ENV, 3.0, 10), gap("(a → b)", Phase.STORE, 1.0)], unattributed_s=1.0)
     rows = summary.phases(trace.thread)
-    assert [row.phase for row in rows] == ["env", "store", "unattributed"]
+    assert [row.phase for row in rows] == ["env", "own code", "store"]
     assert sum(row.share for row in rows) == pytest.approx(1.0)
     assert rows[0].share == pytest.approx(0.6)
-    assert rows[-1] == summary.PhaseRow("unattributed", "Other", 1.0, pytest.approx(0.2), 0)
+    assert rows[1] == summary.PhaseRow("own code", "Own code", 1.0, pytest.approx(0.2), 0)
     assert summary.attributed_share(trace) == pytest.approx(0.8)
 
 

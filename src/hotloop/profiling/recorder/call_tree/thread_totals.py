@@ -7,7 +7,9 @@ buckets an octave (percentiles are right to 5 %), and everything else is a sum.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +20,12 @@ from hotloop.profiling.trace.build.histogram import BUCKETS, BUCKETS_PER_OCTAVE,
 from hotloop.spans.hot_path import Log
 from hotloop.spans.registry import COUNTER_BASE
 
+T = TypeVar("T", bound=tuple[int, ...])
+
 NOTHING = np.empty((0, 2), np.int64)
 SUMS = ("calls", "total_ns", "self_ns")
+SAMPLE_SUMS = ("n", "wall_ns", "cpu_ns", "gc_ns", "wait_ns", "io_ns", "starved_ns")
+"""What is summed up over the samples of a stack in a node."""
 
 
 class Account:
@@ -35,9 +41,8 @@ class Account:
         self.folded_until = since_ns
         self.pending: list[Ints] = []
         self.pending_events = 0
-        self.sightings: list[tuple[int, int, int, int]] = []
-        self.cpu_ns = -1
-        """CPU time at the last look; -1: not known."""
+        self.sightings: list[tuple[int, ...]] = []
+        """Stack samples that have no node yet: (at, stack, *SAMPLE_SUMS without "n")."""
         self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
         self.counters: dict[tuple[int, int], int] = {}
         self.samples: dict[tuple[int, int], list[int]] = {}
@@ -109,11 +114,10 @@ class Account:
     def _place_sightings(self, done: Folded, until_ns: int) -> None:
         """Find the node in which each stack was seen, each growth of memory, each change of a tally."""
         ready, self.sightings = _until(self.sightings, until_ns)
-        for node, (_, stack, wall_ns, cpu_ns) in zip(_innermost(done, ready), ready, strict=True):
-            entry = self.samples.setdefault((node, stack), [0, 0, 0])
-            entry[0] += 1
-            entry[1] += wall_ns
-            entry[2] += cpu_ns
+        for node, (_, stack, *times) in zip(_innermost(done, ready), ready, strict=True):
+            sums = self.samples.setdefault((node, stack), [0] * len(SAMPLE_SUMS))
+            for i, value in enumerate((1, *times)):
+                sums[i] += value
         bumps, self.bumps = _until(self.bumps, until_ns)
         for node, (_, code, amount, _) in zip(_innermost(done, bumps), bumps, strict=True):
             self.counters[node, code] = self.counters.get((node, code), 0) + amount
@@ -148,7 +152,6 @@ class Account:
         self.opened = tuple(replace(each, start_ns=each.start_ns + now - since_ns) for each in self.opened)
         self.folded_until += now - since_ns
         self.sightings = [each for each in self.sightings if each[0] <= since_ns]
-        self.cpu_ns = -1
 
     def reset_window(self) -> None:
         """Begin a new window."""
@@ -197,16 +200,13 @@ class Account:
         return rows
 
 
-Noted = list[tuple[int, int, int, int]]
-
-
-def _until(noted: Noted, until_ns: int) -> tuple[Noted, Noted]:
+def _until(noted: list[T], until_ns: int) -> tuple[list[T], list[T]]:
     """Split what was noted up to a moment from what came after it."""
     ready = [each for each in noted if each[0] <= until_ns]
     return ready, noted[len(ready) :]
 
 
-def _innermost(done: Folded, seen: list[tuple[int, int, int, int]]) -> list[int]:
+def _innermost(done: Folded, seen: Sequence[tuple[int, ...]]) -> list[int]:
     at = np.array([each[0] for each in seen], np.int64)
     return done.inner[np.maximum(np.searchsorted(done.at_ns, at, "right") - 1, 0)].tolist()
 

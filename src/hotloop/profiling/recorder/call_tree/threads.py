@@ -7,13 +7,12 @@ import threading
 from collections import Counter
 
 from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun
+from hotloop.profiling.recorder.stack_sampler import BLOCKED, COLLECTING, ON_FILE, STATE_KNOWN, Ints
 from hotloop.spans import registry
 from hotloop.spans.hot_path import Log
 
 MANY_LOGS = 16
 """From so many on it is looked whether threads have ended: a program may start one for each step."""
-Looks = list[tuple[int, int, int, int]]
-"""(at, thread's number, stack, CPU time of the thread or -1)."""
 
 
 class Threads:
@@ -76,23 +75,18 @@ class Threads:
                 self._seen_logs -= 1
                 account.log = None
 
-    def take_looks(self, looks: Looks, last: int) -> int:
-        """Keep each thread's stack, the time since the look before, and how much of it was computing.
+    def take_samples(self, samples: Ints) -> None:
+        """Keep stack samples until the fold finds their nodes.
 
         Args:
-            looks: What was seen.
-            last: When the look before these was.
-
-        Returns:
-            When the last of them was.
+            samples: `[n, 7]`, see `stack_sampler.COLUMNS`; stacks are numbered as on disk.
         """
-        before = last
-        for at, ident, stack, cpu in looks:
-            if at != last:
-                before, last = last, at
-            elapsed = max(at - before, 0)
+        for at, ident, stack, elapsed, cpu, starved, flags in samples.tolist():
             account = self._live.get(ident) or self.open(ident, at)
-            ran = elapsed if cpu < 0 or account.cpu_ns < 0 else cpu - account.cpu_ns
-            account.cpu_ns = cpu
-            account.sightings.append((at, stack, elapsed, min(ran, elapsed)))
-        return last
+            ran = elapsed if cpu < 0 else min(cpu, elapsed)
+            starved = min(starved, elapsed - ran)
+            collecting = elapsed if flags & COLLECTING else 0
+            # Where the state is not known, what is neither computing nor starved is waiting.
+            idle = (elapsed if flags & BLOCKED else 0) if flags & STATE_KNOWN else elapsed - ran - starved
+            on_file = idle if flags & ON_FILE else 0
+            account.sightings.append((at, stack, elapsed, ran, collecting, idle - on_file, on_file, starved))

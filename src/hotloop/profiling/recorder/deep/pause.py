@@ -12,21 +12,21 @@ from contextlib import contextmanager
 
 from hotloop.clock import now_ns
 from hotloop.profiling.recorder.background import Recorder
-from hotloop.spans import hot_path, registry
+from hotloop.spans import registry
 
 
 @contextmanager
 def background_held(recorder: Recorder) -> Iterator[None]:
     """Pause the recorder's background thread and exclude this time from its schedule: for benches."""
     with recorder.working:
-        hot_path.hold(True)
+        recorder.sampler.hold(True)
         begin = now_ns()
         try:
             yield
         finally:
-            for mark in ("_block_start", "_second_start", "_learned_at", "_last_look", "_drained_at"):
+            for mark in ("_block_start", "_second_start", "_learned_at", "_drained_at"):
                 setattr(recorder, mark, getattr(recorder, mark) + now_ns() - begin)
-            hot_path.hold(False)
+            recorder.sampler.hold(False)
 
 
 class Pause:

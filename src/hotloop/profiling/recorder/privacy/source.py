@@ -37,6 +37,12 @@ def redacted_source_line(file: str, line: int) -> str:
     return _source_of(file).line(line)
 
 
+def redacted_source(file: str) -> tuple[str, str]:
+    """Return the text of a file as Python read it, and the same with `*` for each byte of a secret."""
+    source = _source_of(file)
+    return source.text, source.redacted()
+
+
 def _without_invalid_escape(found: re.Match[bytes]) -> bytes:
     """Replace the backslash of an escape that Python does not know; positions stay as they are."""
     return found[0] if found[1] in KNOWN_ESCAPES else b"_" + found[1]
@@ -60,6 +66,26 @@ class Source:
             self._tree = ast.parse(ESCAPE.sub(_without_invalid_escape, self._raw))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             self._tree = None
+
+    @property
+    def text(self) -> str:
+        """The text, with its secrets."""
+        return _decoded(self._raw)
+
+    def redacted(self) -> str:
+        """Return the whole text, as many bytes of UTF-8 long as it is."""
+        ends = [start - 1 for start in self._starts[1:]]
+        if self._tree is None:
+            lines = (self._raw[start:end] for start, end in zip(self._starts, ends, strict=False))
+            return "\n".join(_redacted_alone(_decoded(line)) for line in lines)
+        mask = _Mask(self._raw, self._starts)
+        for node in ast.walk(self._tree):
+            for level, value in _under_names(node):
+                mask.hide_literals(value, level)
+            mask.look_at(node)
+        for start, end in zip(self._starts, ends, strict=False):
+            mask.look_at_comment(start, end)
+        return _decoded(mask.content)
 
     def line(self, number: int) -> str:
         """Return a line, counted from 1, as many bytes of UTF-8 long as it is; "" if there is none."""

@@ -65,7 +65,7 @@ class _Factors:
         self._calls: dict[int, float] = {}
         for number in np.unique(recorded.node).tolist():
             if thread is not None and number in corrected:
-                self._self[number] = thread.recorded_ns(number) / max(self_ns.get(number, 0), 1)
+                self._self[number] = corrected[number].self_ns / max(self_ns.get(number, 0), 1)
                 self._calls[number] = corrected[number].calls / max(calls.get(number, 0), 1)
 
     def self_ns(self, node: int, row: int) -> float:

@@ -45,9 +45,9 @@ def phases_by_window(
         unseen = frozenset(code for code in scale if timed[code] < LEAST_TIMED)
         entries = _entries(seen, whole, known, unseen) if 0 in seen else []
         for entry in corrected(entries, scale, costs)[0] if entries else ():
-            for phase, share in thread.phase_shares.get(entry.id, ()):
-                column = found.setdefault(phase, np.zeros(len(place), np.int64))
-                column[place[window]] += round(entry.self_ns * share)
+            if (node := thread.by_id.get(entry.id)) is not None:
+                column = found.setdefault(node.phase, np.zeros(len(place), np.int64))
+                column[place[window]] += round(entry.self_ns)
     return found
 
 

@@ -14,12 +14,11 @@ from hotloop.hook_kinds import Hook
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, none_of, of_thread, of_windows, sum_by
 from hotloop.profiling.trace.build.evaluation import APART, counted_apart, mark
-from hotloop.profiling.trace.build.gap_phases import gap_phases, phase_of_stack
 from hotloop.profiling.trace.build.over_time import phases_by_window
 from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 from hotloop.profiling.trace.build.recorded import recorded_threads
 from hotloop.profiling.trace.build.thinning import Scale, scales
-from hotloop.profiling.trace.model import PART, Memory, Node, Overhead, Process, Sample, State, Thread, Windows
+from hotloop.profiling.trace.model import Memory, Node, Overhead, Process, Sample, Seen, State, Thread, Windows
 from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
 from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, steps_up
 from hotloop.profiling.trace.reading.open_files import Budget
@@ -180,20 +179,11 @@ def _build_thread(entry: ThreadName, tables: Mapping[str, Table], run: _Run) -> 
             row = counts.setdefault(_lit(number, known), {})
             row[names.counters[code]] = row.get(names.counters[code], 0) + amount
     nodes: list[Node] = []
-    of_spans: list[Sample] = []
-    of_gaps: list[Sample] = []
     for e in tree:
-        mine = samples.get(e.id, [])
         node = _node(e, known[e.id], run.totals.get((entry.id, e.id), NO_TOTAL), run)
-        node = replace(node, cpu_ns=sum(each.cpu_ns for each in mine), counts=counts.get(e.id, {}))
-        if node.kind == "gap":
-            parts, moved = _split_gap(node, known[e.id], mine)
-            nodes += parts
-            of_gaps += moved
-        else:
-            nodes.append(node)
-            of_spans += mine
-    seen = (*of_spans, *of_gaps)
+        cpu_ns = sum(each.cpu_ns for each in samples.get(e.id, ()))
+        nodes.append(replace(node, cpu_ns=cpu_ns, counts=counts.get(e.id, {})))
+    seen = tuple(sample for each in samples.values() for sample in each)
     cpu = sum(sample.cpu_ns for sample in seen)
     wall = round(sum(node.self_ns for node in nodes))
     return Thread(entry.name, entry.ident, entry.main, tuple(nodes), seen, wall, cpu), taken
@@ -218,29 +208,33 @@ def _lit(number: int, known: Mapping[int, NodeName]) -> int:
     return node.parent if node is not None and node.dark else number
 
 
+SAMPLED = ("n", "wall_ns", "cpu_ns", "gc_ns", "wait_ns", "io_ns", "starved_ns")
+
+
 def _samples(
     table: Table, names: Names, tree: dict[int, Entry], known: Mapping[int, NodeName]
 ) -> dict[int, list[Sample]]:
     """Return the samples of each node."""
     merged: dict[tuple[int, int], list[int]] = {}
-    columns = (table[name].tolist() for name in ("node", "stack", "n", "wall_ns", "cpu_ns"))
-    for node, stack, n, wall, cpu in zip(*columns, strict=True):
-        row = merged.setdefault((node, stack), [0, 0, 0])
-        row[0], row[1], row[2] = row[0] + n, row[1] + wall, row[2] + cpu
-    lit = {key: row for key, row in merged.items() if key[0] in known and not known[key[0]].dark}
+    columns = (table[name].tolist() for name in ("node", "stack", *SAMPLED))
+    for node, stack, *values in zip(*columns, strict=True):
+        row = merged.setdefault((node, stack), [0] * len(SAMPLED))
+        for i, value in enumerate(values):
+            row[i] += value
     wall_of = Counter[int]()
-    for (node, _), row in lit.items():
+    for (node, _), row in merged.items():
         wall_of[node] += row[1]
     found: dict[int, list[Sample]] = {}
-    for (node, stack), (n, wall, cpu) in lit.items():
+    for (number, stack), (n, wall, *parts) in merged.items():
+        node = _lit(number, known)
         if node not in tree:
             continue
-        # A node's time is known exactly; its samples only say how it is divided among lines.
-        share = wall / wall_of[node] if wall_of[node] else 0.0
-        exact = round(tree[node].self_ns * share)
-        busy = cpu / wall if wall else 0.0
-        sample = Sample(node, names.stacks.get(stack, ()), n, exact, round(exact * min(busy, 1.0)))
-        found.setdefault(node, []).append(sample)
+        # A node's time is known exactly; its samples say how it is divided among lines. What was seen while some spans
+        # were switched off may have been inside of them, so it has no part in the time of the node.
+        exact = round(tree[node].self_ns * wall / wall_of[node]) if wall and node == number else 0
+        busy = min(parts[0] / wall, 1.0) if wall else 0.0
+        frames = names.stacks.get(stack, ())
+        found.setdefault(node, []).append(Sample(node, frames, n, exact, round(exact * busy), Seen(wall, *parts)))
     return found
 
 
@@ -257,7 +251,7 @@ def _node(e: Entry, known: NodeName, total: Total, run: _Run) -> Node:
         parent=e.parent,
         name=known.label,
         kind=e.kind,  # type: ignore[arg-type]
-        phase=(known.phase if e.kind == "span" else None) or Phase.OTHER,
+        phase=_phase_of(e, known),
         calls=round(e.calls),
         total_ns=round(e.total_ns),
         self_ns=round(e.self_ns),
@@ -270,46 +264,14 @@ def _node(e: Entry, known: NodeName, total: Total, run: _Run) -> Node:
         cpu_peak_bytes=total.peak_bytes,
         gpu_memory_bytes=total.gpu_bytes,
         device_ns=round(run.device_ns.get(e.code, 0.0) * e.calls),
+        between=(_phase(known.before), _phase(known.after)),
     )
 
 
-def _split_gap(gap: Node, known: NodeName, samples: list[Sample]) -> tuple[list[Node], list[Sample]]:
-    """Give a gap its phase, or make parts of it by the phases of its lines; return them, and the samples of each.
-
-    The largest part keeps the gap's id, and what is not known by line.
-    """
-    if known.evaluating:
-        return [replace(gap, phase=Phase.EVALUATE)], samples
-    found = [phase_of_stack(sample.stack) for sample in samples]
-    seen: Counter[Phase | None] = Counter()
-    for phase, sample in zip(found, samples, strict=True):
-        seen[phase] += sample.n
-    phases = gap_phases(_phase(known.before), _phase(known.after), seen)
-    wall, cpu = Counter[Phase](), Counter[Phase]()
-    for phase, sample in zip(found, samples, strict=True):
-        wall[phases[phase]] += sample.wall_ns
-        cpu[phases[phase]] += sample.cpu_ns
-    first = wall.most_common(1)[0][0] if wall else phases[None]
-    others = [phase for phase, ns in wall.items() if ns and phase is not first]
-    number = {first: gap.id} | {phase: gap.id + i * PART for i, phase in enumerate(others, 1)}
-    parts = [
-        replace(
-            gap,
-            id=number[phase],
-            phase=phase,
-            self_ns=wall[phase],
-            total_ns=wall[phase],
-            cpu_ns=cpu[phase],
-            cpu_memory_bytes=0,
-            counts={},
-        )
-        for phase in others
-    ]
-    rest = gap.self_ns - sum(part.self_ns for part in parts)
-    whole = replace(gap, phase=first, self_ns=rest, total_ns=rest, cpu_ns=cpu[first] if wall else gap.cpu_ns)
-    # Lines of a phase that no time is known of stay with the gap.
-    moved = [replace(sample, node=number.get(phases[p], gap.id)) for p, sample in zip(found, samples, strict=True)]
-    return [whole, *parts], moved
+def _phase_of(e: Entry, known: NodeName) -> Phase:
+    if e.kind == "span":
+        return known.phase or Phase.OTHER
+    return Phase.EVALUATE if known.evaluating else Phase.OWN
 
 
 def _phase(sibling: Sibling | None) -> Phase | None:

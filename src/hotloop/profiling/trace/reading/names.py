@@ -18,6 +18,9 @@ from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.decode import Between, Index, decode
 from hotloop.profiling.trace.reading.open_files import Malformed
 
+OptionalIndex = Annotated[int, Between(-1, (1 << 31) - 1)]
+"""-1 is unknown."""
+
 
 @dataclass(frozen=True, slots=True)
 class SpanName:
@@ -107,6 +110,11 @@ class FrameName:
     line: Index
     text: str
     own: bool
+    end_line: OptionalIndex = -1
+    column: OptionalIndex = -1
+    end_column: OptionalIndex = -1
+    operation: str = ""
+    first_line: Index = 0
 
 
 Nodes = Mapping[int, Mapping[int, NodeName]]
@@ -195,7 +203,18 @@ class _Adding:
             case NodeName() if entry.thread in names.threads:
                 self._add_node(entry)
             case FrameName() if len(self._frames) < limits.FRAMES:
-                self._frames[entry.id] = Frame(entry.function, entry.file, entry.line, entry.text, entry.own)
+                self._frames[entry.id] = Frame(
+                    entry.function,
+                    entry.file,
+                    entry.line,
+                    entry.text,
+                    entry.own,
+                    entry.end_line,
+                    entry.column,
+                    entry.end_column,
+                    entry.operation,
+                    entry.first_line,
+                )
             case StackName() if len(names.stacks) < limits.STACKS:
                 names.stacks[entry.id] = tuple(self._frames[each] for each in entry.frames if each in self._frames)
 

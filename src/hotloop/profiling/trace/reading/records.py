@@ -23,6 +23,22 @@ Ratio = Annotated[float, Between(1, 1_000)]
 
 
 @dataclass(frozen=True, slots=True)
+class SourceRecord:
+    """A file of the user, in `sources.json`."""
+
+    file: str
+    digest: str
+    lines: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SourcesRecord:
+    """`sources.json`."""
+
+    files: tuple[SourceRecord, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Machine:
     """The machine, in `run.json`."""
 

@@ -32,8 +32,10 @@ from hotloop.profiling.trace.reading.records import (
     LookRecord,
     Manifest,
     ProcessRecord,
+    SourcesRecord,
     StateRecord,
 )
+from hotloop.profiling.trace.source_text import SourceText
 
 MANIFEST = "run.json"
 PROCESS = "process.json"
@@ -181,6 +183,13 @@ def read_looks(run: Path, budget: Budget | None = None) -> tuple[LookFiles, list
     layers, also = read_records(LayersRecord, run, "layers.json", budget)
     files = LookFiles(next(iter(functions), None), next(iter(operators), None), next(iter(layers), None))
     return files, [*wrong, *too, *also]
+
+
+def read_sources(run: Path, budget: Budget | None = None) -> tuple[dict[str, SourceText], list[str]]:
+    """Return the user's files by path, and what could not be read."""
+    records, damage = read_records(SourcesRecord, run, "sources.json", budget)
+    files = (each for record in records for each in record.files)
+    return {each.file: SourceText(each.file, each.digest, each.lines) for each in files}, damage
 
 
 def read_records(kind: type[T], run: Path, name: str, budget: Budget | None = None) -> tuple[list[T], list[str]]:

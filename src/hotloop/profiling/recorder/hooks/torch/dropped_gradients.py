@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hotloop.profiling.recorder.hooks.wrappers import Failures
-from hotloop.profiling.recorder.stack_sampler import is_own
+from hotloop.profiling.recorder.stack_book import is_own
 from hotloop.spans.hot_path import note
 from hotloop.spans.registry import counter_code
 

@@ -1,16 +1,16 @@
-"""The phase of the time between two spans: from the lines sampled there, otherwise from the neighbouring spans.
+"""Guesses what the time between two spans is for: from the words in the lines sampled there, or the spans beside it.
 
-For example, the loss is computed between the forward pass and `backward`, and gradients are clipped between `backward`
-and the optimiser. Lines with a phase of their own take precedence, for their share of the gap.
+Only rules use the guesses, to choose where to look. Reports show this time as own code, because a guess can be wrong.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 
 from hotloop.phases import Phase
-from hotloop.profiling.trace.model import Frame
+from hotloop.profiling.trace.model import Frame, Node, Sample, Thread
 
 _BATCH = r"(mini_?batch|batch|transitions|experiences|samples|sampled)"
 _MAKER = r"\b(np|numpy|torch|jnp)\.(array|asarray|stack|vstack|concatenate|tensor|as_tensor|from_numpy|\w+Tensor)"
@@ -59,6 +59,65 @@ TRAINERS = re.compile(r"[/\\](stable_baselines3|sb3_contrib|torchrl|tianshou|rll
 
 LEAST_SEEN = 3
 """A line's phase counts from this many samples on."""
+
+
+PART = 1 << 32
+"""Larger than any recorded id of a node."""
+
+
+def with_guessed_phases(thread: Thread) -> Thread:
+    """Return a thread whose gaps have guessed phases. A gap with lines of several phases becomes several nodes."""
+    samples: dict[int, list[Sample]] = {}
+    for sample in thread.samples:
+        samples.setdefault(sample.node, []).append(sample)
+    nodes: list[Node] = []
+    seen: list[Sample] = []
+    for node in thread.nodes:
+        mine = samples.get(node.id, [])
+        if node.kind == "gap" and node.phase is Phase.OWN:
+            parts, mine = _split(node, mine)
+            nodes += parts
+        else:
+            nodes.append(node)
+        seen += mine
+    return replace(thread, nodes=tuple(nodes), samples=tuple(seen))
+
+
+def _split(gap: Node, samples: list[Sample]) -> tuple[list[Node], list[Sample]]:
+    """Return the parts of a gap and the samples of each.
+
+    The largest part keeps the gap's id, and what is not known by line.
+    """
+    found = [phase_of_stack(sample.stack) for sample in samples]
+    seen: Counter[Phase | None] = Counter()
+    for phase, sample in zip(found, samples, strict=True):
+        seen[phase] += sample.n
+    phases = gap_phases(*gap.between, seen)
+    wall, cpu = Counter[Phase](), Counter[Phase]()
+    for phase, sample in zip(found, samples, strict=True):
+        wall[phases[phase]] += sample.wall_ns
+        cpu[phases[phase]] += sample.cpu_ns
+    first = wall.most_common(1)[0][0] if wall else phases[None]
+    others = [phase for phase, ns in wall.items() if ns and phase is not first]
+    number = {first: gap.id} | {phase: gap.id + i * PART for i, phase in enumerate(others, 1)}
+    parts = [
+        replace(
+            gap,
+            id=number[phase],
+            phase=phase,
+            self_ns=wall[phase],
+            total_ns=wall[phase],
+            cpu_ns=cpu[phase],
+            cpu_memory_bytes=0,
+            counts={},
+        )
+        for phase in others
+    ]
+    rest = gap.self_ns - sum(part.self_ns for part in parts)
+    whole = replace(gap, phase=first, self_ns=rest, total_ns=rest, cpu_ns=cpu[first] if wall else gap.cpu_ns)
+    # Lines of a phase for which no time was measured stay with the gap.
+    moved = [replace(sample, node=number.get(phases[p], gap.id)) for p, sample in zip(found, samples, strict=True)]
+    return [whole, *parts], moved
 
 
 def gap_phases(before: Phase | None, after: Phase | None, seen: Counter[Phase | None]) -> dict[Phase | None, Phase]:

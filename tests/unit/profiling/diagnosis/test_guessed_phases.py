@@ -9,16 +9,16 @@ import pytest
 from tests.traces import gap, make_trace, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.trace.build.gap_phases import gap_phases, phase_of_stack
-from hotloop.profiling.trace.build.process import _split_gap
-from hotloop.profiling.trace.model import PART, Frame
-from hotloop.profiling.trace.reading.names import NodeName, Sibling
+from hotloop.profiling.diagnosis.guessed_phases import PART, gap_phases, phase_of_stack, with_guessed_phases
+from hotloop.profiling.trace.model import Frame, Thread
 
 NOTHING: Counter = Counter()
 
 
-def between(before: Phase, after: Phase) -> NodeName:
-    return NodeName(0, 1, 0, "gap", before=Sibling("a", before), after=Sibling("b", after))
+def own_gap(thread: Thread, before: Phase, after: Phase) -> Thread:
+    """The same thread, with its first gap as a recording has it: own code between two spans."""
+    root, first, *rest = thread.nodes
+    return replace(thread, nodes=(root, replace(first, phase=Phase.OWN, between=(before, after)), *rest))
 
 
 @pytest.mark.parametrize(
@@ -97,16 +97,15 @@ def test_else_the_library_tells_and_nothing_tells_nothing():
     assert phase_of_stack(()) is None
 
 
-def test_lines_that_no_time_is_known_of_stay_with_their_gap():
-    """Regression: their samples were given the id of a part that there was not, and exports failed with a KeyError."""
+def test_lines_without_time_stay_with_their_gap():
+    """Regression: their samples were given the id of a part that did not exist, and exports failed with a KeyError."""
     made = make_trace(
         [gap("(a → b)", Phase.OTHER, 0.0)], [seen("(a → b)", [frame("batch = random.sample(memory, 8)")], 0.0)]
     ).thread
     sampling = replace(made.samples[0], n=5)
     storing = replace(sampling, stack=(frame("memory.append(t)"),))
-    known = between(Phase.ENV, Phase.FORWARD)
-    parts, samples = _split_gap(made.nodes[1], known, [sampling, storing])
-    assert {sample.node for sample in samples} == {part.id for part in parts} == {made.nodes[1].id}
+    thread = with_guessed_phases(own_gap(replace(made, samples=(sampling, storing)), Phase.ENV, Phase.FORWARD))
+    assert {sample.node for sample in thread.samples} == {thread.nodes[1].id} and len(thread.nodes) == 2
 
 
 def test_a_gap_is_divided_by_the_lines_seen_in_it():
@@ -118,23 +117,19 @@ def test_a_gap_is_divided_by_the_lines_seen_in_it():
             seen("(a → b)", [frame("memory.append(t)")], 3.0),
         ],
     ).thread
-    known = between(Phase.ENV, Phase.FORWARD)
-    whole = made.nodes[1]
-    parts, samples = _split_gap(whole, known, list(made.samples))
-    told = [(part.phase, part.self_ns / 1e9, part.cpu_ns / 1e9, dict(part.counts)) for part in parts]
-    assert told == [
+    thread = with_guessed_phases(own_gap(made, Phase.ENV, Phase.FORWARD))
+    parts = thread.nodes[1:]
+    assert [(part.phase, part.self_ns / 1e9, part.cpu_ns / 1e9, dict(part.counts)) for part in parts] == [
         (Phase.SAMPLE, 6.0, 3.0, {"host_syncs.item": 4}),
         (Phase.FORWARD, 1.0, 1.0, {}),
         (Phase.STORE, 3.0, 3.0, {}),
     ]
-    assert [part.id for part in parts] == [whole.id, whole.id + PART, whole.id + 2 * PART]
-    assert [sample.node for sample in samples] == [part.id for part in parts]
-    thread = replace(made, nodes=(made.nodes[0], *parts))
-    assert thread.recorded_ns(whole.id) == whole.self_ns
-    assert thread.phase_shares[whole.id] == [(Phase.SAMPLE, 0.6), (Phase.FORWARD, 0.1), (Phase.STORE, 0.3)]
+    first = made.nodes[1].id
+    assert [part.id for part in parts] == [first, first + PART, first + 2 * PART]
+    assert [sample.node for sample in thread.samples] == [part.id for part in parts]
 
 
-def test_a_gap_that_nobody_saw_is_its_neighbours():
-    whole = make_trace([gap("(a → b)", Phase.OTHER, 10.0)]).thread.nodes[1]
-    known = between(Phase.FORWARD, Phase.BACKWARD)
-    assert _split_gap(whole, known, []) == ([replace(whole, phase=Phase.FORWARD)], [])
+def test_a_gap_without_samples_follows_its_neighbours():
+    made = make_trace([gap("(a → b)", Phase.OTHER, 10.0)]).thread
+    thread = with_guessed_phases(own_gap(made, Phase.FORWARD, Phase.BACKWARD))
+    assert [node.phase for node in thread.nodes[1:]] == [Phase.FORWARD]

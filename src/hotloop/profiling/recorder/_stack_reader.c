@@ -1,0 +1,827 @@
+/* Samples the stacks of all Python threads from a native thread that never takes the interpreter's lock.
+
+   Why: a sampler that needs the lock sees a thread only where it gives the lock away or handles pending calls, which is at
+   calls and jumps, not where the time is spent. CPython stores the current instruction of each frame in memory, so another
+   thread can read it at any moment.
+
+   How: every read of memory that CPython may free at that moment goes through process_vm_readv on this process, which
+   fails instead of crashing. A code object is accepted if its type and the position of the instruction are right. Names
+   and line tables are copied when a code object is first seen; after that a stack is a number, and a sample is seven
+   integers in a buffer that take() empties.
+
+   Intervals are random, so that the sampler cannot fall into step with the loop. All signals are blocked in the thread. */
+
+#define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
+#include <Python.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
+#define SUPPORTED 1
+#define Py_BUILD_CORE 1
+#undef _PyGC_FINALIZED /* defined again by the headers below */
+#include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
+#include <internal/pycore_runtime.h>
+#undef Py_BUILD_CORE
+#else
+#define SUPPORTED 0
+#endif
+
+#if SUPPORTED
+
+#if PY_VERSION_HEX >= 0x030D0000
+#define CODE_OF(frame) ((PyObject *)(frame)->f_executable)
+#define INSTRUCTION_OF(frame) ((frame)->instr_ptr)
+#else
+#define CODE_OF(frame) ((PyObject *)(frame)->f_code)
+#define INSTRUCTION_OF(frame) ((frame)->prev_instr)
+#endif
+
+#if PY_VERSION_HEX >= 0x030C0000
+#define GIL_OF(interpreter) ((interpreter)->ceval.gil)
+#define IS_C_FRAME(frame) ((frame)->owner == FRAME_OWNED_BY_CSTACK)
+#else
+#define GIL_OF(interpreter) (&_PyRuntime.ceval.gil)
+#define IS_C_FRAME(frame) 0
+#endif
+
+#define FRAME_BYTES offsetof(_PyInterpreterFrame, localsplus)
+#define CODE_BYTES offsetof(PyCodeObject, co_code_adaptive)
+#define MAX_DEPTH 60
+#define MAX_THREADS 64
+#define MAX_CODES 32768
+#define MAX_STACKS 20000
+#define MAX_SAMPLES 16384
+#define MAX_COUNTERS 64
+#define CHUNK_BYTES 65536
+#define MAX_TEXT 4096
+#define MAX_TABLE 65536
+
+/* Flags of a sample. Whether a thread is blocked is known of the main thread only. */
+enum { HOLDS_LOCK = 1, COLLECTING = 2, STATE_KNOWN = 4, BLOCKED = 8, ON_FILE = 16 };
+
+typedef struct { int64_t at, ident, stack, elapsed_ns, cpu_ns, delay_ns, flags; } Sample;
+typedef struct { int64_t at, code, amount; } Change;
+typedef struct { int32_t code, instruction; } Place;
+
+typedef struct {
+    /* The identity of a code object: an address alone may be given to another one later. */
+    uintptr_t address, filename, table;
+    int32_t first_line, id, taken;
+    char *text[2]; /* file name and qualified name, UTF-8 */
+    char *line_table, *instructions;
+    int32_t text_bytes[2], table_bytes, instruction_bytes;
+} Code;
+
+typedef struct { uint64_t key; int32_t first, depth; } Stack;
+
+typedef struct {
+    uintptr_t state;
+    unsigned long ident;
+    pid_t tid;
+    int64_t cpu_ns, last_ns, delay_ns, flags;
+    int32_t stack;
+    int seen;
+} Thread;
+
+static struct {
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards what take() empties */
+    pthread_mutex_t sleeping;
+    pthread_cond_t woken;
+    int running, stop, held;
+    int64_t tick_ns;
+    unsigned long skipped_ident;
+    PyInterpreterState *interpreter;
+    pid_t pid;
+    int syscall_file, schedstat_file;
+    uint64_t random;
+
+    Thread threads[MAX_THREADS];
+    Code *codes;          /* by id */
+    int32_t *code_slots;  /* hash table: id + 1 */
+    int32_t n_codes, codes_taken;
+    Stack *stacks;        /* by id */
+    int32_t *stack_slots; /* hash table: id + 1 */
+    int32_t n_stacks, stacks_taken;
+    Place *places;
+    int32_t n_places, place_room;
+    Sample *samples;
+    int32_t n_samples;
+    Change *changes;
+    int32_t n_changes;
+    struct { const volatile int64_t *value; int64_t code, last; } counters[MAX_COUNTERS];
+    int32_t n_counters;
+    int64_t lost, torn, own_cpu_ns;
+    char chunk[CHUNK_BYTES];
+    char code_bytes[MAX_DEPTH][CODE_BYTES];
+} the = {.lock = PTHREAD_MUTEX_INITIALIZER, .sleeping = PTHREAD_MUTEX_INITIALIZER, .syscall_file = -1, .schedstat_file = -1};
+
+static int64_t
+clock_ns(clockid_t clock)
+{
+    struct timespec t;
+    if (clock_gettime(clock, &t) != 0)
+        return -1;
+    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* CPU time of a thread by its kernel id: the clock id that pthread_getcpuclockid makes, which is only safe for living
+   threads. */
+static int64_t
+cpu_ns_of(pid_t tid)
+{
+    return tid > 0 ? clock_ns((clockid_t)((~(unsigned int)tid) << 3 | 6)) : -1;
+}
+
+/* ---- checked reads --------------------------------------------------------------------------------------- */
+
+static int
+copy(void *to, const void *from, size_t bytes)
+{
+    struct iovec local = {to, bytes}, remote = {(void *)from, bytes};
+    return from != NULL && process_vm_readv(the.pid, &local, 1, &remote, 1, 0) == (ssize_t)bytes;
+}
+
+/* Read a pointer that another thread may write. */
+static uintptr_t
+pointer_at(const void *place)
+{
+    uintptr_t value;
+    memcpy(&value, place, sizeof value);
+    return value;
+}
+
+static uint64_t
+mixed(uint64_t key, uint64_t word)
+{
+    key = (key ^ word) * 0x9E3779B97F4A7C15ull;
+    return key ^ (key >> 29);
+}
+
+/* Copy a str object as UTF-8; NULL if it is not one. Text beyond MAX_TEXT characters is cut. */
+static char *
+copy_text(PyObject *object, int32_t *bytes)
+{
+    PyCompactUnicodeObject header;
+    if (!copy(&header, object, sizeof header) || Py_TYPE((PyObject *)&header) != &PyUnicode_Type)
+        return NULL;
+    PyASCIIObject *text = (PyASCIIObject *)&header;
+    Py_ssize_t length = text->length < MAX_TEXT ? text->length : MAX_TEXT;
+    int kind = text->state.kind, ascii = text->state.ascii;
+    if (!text->state.compact || length < 0 || (kind != 1 && kind != 2 && kind != 4))
+        return NULL;
+    const char *from = (const char *)object + (ascii ? sizeof(PyASCIIObject) : sizeof(PyCompactUnicodeObject));
+    char *raw = malloc(length * kind + 1), *utf8 = malloc(length * 4 + 1);
+    if (raw == NULL || utf8 == NULL || (length && !copy(raw, from, length * kind))) {
+        free(raw);
+        free(utf8);
+        return NULL;
+    }
+    char *to = utf8;
+    for (Py_ssize_t i = 0; i < length; i++) {
+        uint32_t c = kind == 1 ? (uint8_t)raw[i] : kind == 2 ? ((uint16_t *)raw)[i] : ((uint32_t *)raw)[i];
+        if (c < 0x80)
+            *to++ = (char)c;
+        else if (c < 0x800)
+            *to++ = (char)(0xC0 | c >> 6), *to++ = (char)(0x80 | (c & 63));
+        else if (c < 0x10000)
+            *to++ = (char)(0xE0 | c >> 12), *to++ = (char)(0x80 | (c >> 6 & 63)), *to++ = (char)(0x80 | (c & 63));
+        else {
+            *to++ = (char)(0xF0 | (c >> 18 & 7)), *to++ = (char)(0x80 | (c >> 12 & 63));
+            *to++ = (char)(0x80 | (c >> 6 & 63)), *to++ = (char)(0x80 | (c & 63));
+        }
+    }
+    free(raw);
+    *bytes = (int32_t)(to - utf8);
+    return utf8;
+}
+
+static char *
+copy_bytes(PyObject *object, int32_t *bytes)
+{
+    PyBytesObject header;
+    if (!copy(&header, object, offsetof(PyBytesObject, ob_sval)) || Py_TYPE((PyObject *)&header) != &PyBytes_Type)
+        return NULL;
+    Py_ssize_t size = Py_SIZE((PyObject *)&header);
+    if (size < 0 || size > MAX_TABLE)
+        size = 0; /* without a table, the function's first line stands for all */
+    char *found = malloc(size + 1);
+    if (found != NULL && size && !copy(found, ((PyBytesObject *)object)->ob_sval, size)) {
+        free(found);
+        return NULL;
+    }
+    *bytes = (int32_t)size;
+    return found;
+}
+
+/* ---- numbering code objects and stacks ------------------------------------------------------------------- */
+
+static void
+free_code(Code *code)
+{
+    free(code->text[0]);
+    free(code->text[1]);
+    free(code->line_table);
+    free(code->instructions);
+}
+
+/* The number of a code object, of which a copy is given; -1 if it has none. */
+static int32_t
+number_code(uintptr_t address, PyCodeObject *code)
+{
+    uintptr_t filename = (uintptr_t)code->co_filename, table = (uintptr_t)code->co_linetable;
+    uint64_t at = mixed(mixed(address, table), filename);
+    for (;; at++) {
+        int32_t id = the.code_slots[at % (2 * MAX_CODES)] - 1;
+        if (id < 0)
+            break;
+        Code *known = &the.codes[id];
+        if (known->address == address && known->table == table && known->filename == filename
+            && known->first_line == code->co_firstlineno)
+            return id;
+    }
+    if (the.n_codes >= MAX_CODES)
+        return -1;
+    Code made = {address, filename, table, code->co_firstlineno, the.n_codes};
+    made.text[0] = copy_text(code->co_filename, &made.text_bytes[0]);
+    made.text[1] = made.text[0] ? copy_text(code->co_qualname, &made.text_bytes[1]) : NULL;
+    made.line_table = made.text[1] ? copy_bytes(code->co_linetable, &made.table_bytes) : NULL;
+    made.instruction_bytes = (int32_t)Py_SIZE((PyObject *)code) * (int32_t)sizeof(_Py_CODEUNIT);
+    if (made.instruction_bytes > MAX_TABLE)
+        made.instruction_bytes = MAX_TABLE;
+    made.instructions = made.line_table ? malloc(made.instruction_bytes + 1) : NULL;
+    if (made.instructions == NULL || !copy(made.instructions, (char *)address + CODE_BYTES, made.instruction_bytes)) {
+        free_code(&made);
+        return -1;
+    }
+    the.codes[the.n_codes] = made;
+    the.code_slots[at % (2 * MAX_CODES)] = ++the.n_codes;
+    return made.id;
+}
+
+static int32_t
+number_stack(Place *places, int32_t depth)
+{
+    uint64_t key = depth;
+    for (int32_t i = 0; i < depth; i++)
+        key = mixed(key, (uint64_t)(uint32_t)places[i].code << 32 | (uint32_t)places[i].instruction);
+    uint64_t at = key;
+    for (;; at++) {
+        int32_t id = the.stack_slots[at % (2 * MAX_STACKS)] - 1;
+        if (id < 0)
+            break;
+        if (the.stacks[id].key == key && the.stacks[id].depth == depth)
+            return id;
+    }
+    if (the.n_stacks >= MAX_STACKS)
+        return -1;
+    if (the.n_places + depth > the.place_room) {
+        int32_t room = 2 * the.place_room + MAX_DEPTH;
+        Place *grown = realloc(the.places, room * sizeof(Place));
+        if (grown == NULL)
+            return -1;
+        the.places = grown;
+        the.place_room = room;
+    }
+    memcpy(the.places + the.n_places, places, depth * sizeof(Place));
+    the.stacks[the.n_stacks] = (Stack){key, the.n_places, depth};
+    the.n_places += depth;
+    the.stack_slots[at % (2 * MAX_STACKS)] = ++the.n_stacks;
+    return the.n_stacks - 1;
+}
+
+/* ---- one thread's stack ---------------------------------------------------------------------------------- */
+
+/* Read the frames of a thread, innermost first: the address of each code object and instruction. */
+static int
+read_frames(PyThreadState *state, uintptr_t *codes, uintptr_t *instructions)
+{
+    _PyInterpreterFrame *frame;
+#if PY_VERSION_HEX >= 0x030D0000
+    frame = state->current_frame;
+#else
+    if (!copy(&frame, &state->cframe->current_frame, sizeof frame))
+        return 0;
+#endif
+    /* Most frames lie in one chunk of memory, which one call copies, all of the same moment. */
+    const char *begin = (const char *)state->datastack_chunk, *end = (const char *)state->datastack_top + 2048;
+    if (end > (const char *)state->datastack_limit)
+        end = (const char *)state->datastack_limit;
+    if (begin != NULL && end - begin > CHUNK_BYTES)
+        begin = end - CHUNK_BYTES;
+    size_t bytes = begin != NULL && end > begin && copy(the.chunk, begin, end - begin) ? end - begin : 0;
+    int depth = 0;
+    /* More steps than frames: some are not Python's. A damaged chain must not be a loop without end. */
+    for (int steps = 0; frame != NULL && depth < MAX_DEPTH && steps < 2 * MAX_DEPTH; steps++) {
+        char one[FRAME_BYTES];
+        const char *at = (const char *)frame;
+        _PyInterpreterFrame *found = (_PyInterpreterFrame *)one;
+        if (bytes >= FRAME_BYTES && at >= begin && at <= begin + bytes - FRAME_BYTES)
+            found = (_PyInterpreterFrame *)(the.chunk + (at - begin));
+        else if (!copy(one, frame, FRAME_BYTES))
+            break;
+        if (!IS_C_FRAME(found) && CODE_OF(found) != NULL) {
+            codes[depth] = (uintptr_t)CODE_OF(found);
+            instructions[depth++] = (uintptr_t)INSTRUCTION_OF(found);
+        }
+        frame = found->previous;
+    }
+    return depth;
+}
+
+/* Return the number of a thread's stack: -1 if there is no room for it, -2 if it changed while it was read. */
+static int32_t
+read_stack(PyThreadState *state)
+{
+    uintptr_t codes[MAX_DEPTH], instructions[MAX_DEPTH];
+    Place places[MAX_DEPTH];
+    struct iovec remote[MAX_DEPTH];
+    int depth = read_frames(state, codes, instructions);
+    if (depth == 0)
+        return -2;
+    for (int i = 0; i < depth; i++)
+        remote[i] = (struct iovec){(void *)codes[i], CODE_BYTES};
+    struct iovec local = {the.code_bytes, (size_t)depth * CODE_BYTES};
+    if (process_vm_readv(the.pid, &local, 1, remote, depth, 0) != (ssize_t)local.iov_len)
+        return -2;
+    for (int i = 0; i < depth; i++) {
+        PyCodeObject *code = (PyCodeObject *)the.code_bytes[i];
+        int64_t instruction = (int64_t)(instructions[i] - codes[i]) - (int64_t)CODE_BYTES;
+        if (Py_TYPE((PyObject *)code) != &PyCode_Type)
+            return -2;
+        if (instruction < 0) /* a frame in which nothing ran yet */
+            instruction = 0;
+        if (instruction >= (int64_t)Py_SIZE((PyObject *)code) * (int64_t)sizeof(_Py_CODEUNIT))
+            return -2;
+        places[i] = (Place){number_code(codes[i], code), (int32_t)instruction};
+        if (places[i].code < 0)
+            return the.n_codes >= MAX_CODES ? -1 : -2;
+    }
+    return number_stack(places, depth);
+}
+
+/* ---- one tick -------------------------------------------------------------------------------------------- */
+
+/* Return whether a system call waits for a disk rather than for another thread, process or machine. */
+static int
+is_on_file(long number, int file)
+{
+    struct stat found;
+    switch (number) {
+    case SYS_fsync: case SYS_fdatasync: case SYS_openat: case SYS_ftruncate: case SYS_unlinkat: case SYS_mkdirat:
+        return 1;
+    case SYS_read: case SYS_write: case SYS_pread64: case SYS_pwrite64: case SYS_readv: case SYS_writev:
+        return fstat(file, &found) == 0 && (S_ISREG(found.st_mode) || S_ISBLK(found.st_mode));
+    default:
+        return number == -1; /* blocked outside of a system call: a page that is read from a disk */
+    }
+}
+
+/* Whether the main thread is blocked at this moment, and in what; 0 if that cannot be known. */
+static int64_t
+blocked_flags(void)
+{
+    char text[64], *rest;
+    ssize_t n = the.syscall_file >= 0 ? pread(the.syscall_file, text, sizeof text - 1, 0) : -1;
+    if (n <= 0)
+        return 0;
+    text[n] = 0;
+    if (text[0] == 'r') /* "running" */
+        return STATE_KNOWN;
+    long number = strtol(text, &rest, 10); /* followed by the arguments */
+    return STATE_KNOWN | BLOCKED | (is_on_file(number, (int)strtol(rest, NULL, 16)) ? ON_FILE : 0);
+}
+
+/* For how long the main thread was ready to run without a core, in all. */
+static int64_t
+delay_ns(void)
+{
+    char text[96];
+    ssize_t n = the.schedstat_file >= 0 ? pread(the.schedstat_file, text, sizeof text - 1, 0) : -1;
+    if (n <= 0)
+        return -1;
+    text[n] = 0;
+    char *rest;
+    strtoll(text, &rest, 10);
+    return strtoll(rest, NULL, 10);
+}
+
+static Thread *
+thread_of(uintptr_t state, PyThreadState *copied)
+{
+    Thread *empty = NULL;
+    for (Thread *each = the.threads; each < the.threads + MAX_THREADS; each++) {
+        if (each->state == state && each->ident == copied->thread_id)
+            return each;
+        if (each->state == 0 && empty == NULL)
+            empty = each;
+    }
+    if (empty != NULL)
+        *empty = (Thread){state, copied->thread_id, (pid_t)copied->native_thread_id, -1, 0, -1, 0, -2, 0};
+    return empty;
+}
+
+static void
+sample_thread(uintptr_t address, PyThreadState *state, int64_t at)
+{
+    Thread *thread = thread_of(address, state);
+    if (thread == NULL)
+        return;
+    thread->seen = 1;
+    int main = thread->tid == the.pid;
+    int64_t cpu = cpu_ns_of(thread->tid);
+    /* A thread that used no CPU time since the last sample is where it was. */
+    int idle = cpu >= 0 && cpu == thread->cpu_ns && thread->stack != -2;
+    if (!idle) {
+        thread->flags = main ? blocked_flags() : 0;
+        thread->stack = read_stack(state);
+        if (thread->stack == -2)
+            thread->stack = read_stack(state);
+        if (thread->stack == -2)
+            the.torn++;
+    } else if (main && !(thread->flags & BLOCKED))
+        thread->flags = blocked_flags();
+    int64_t delay = main ? delay_ns() : -1, flags = thread->flags;
+    struct _gil_runtime_state *gil = GIL_OF(the.interpreter);
+    if (*(volatile int *)&gil->locked && pointer_at(&gil->last_holder) == address)
+        flags |= HOLDS_LOCK | (*(volatile int *)&the.interpreter->gc.collecting ? COLLECTING : 0);
+    if (thread->last_ns && thread->stack != -2) {
+        if (the.n_samples == MAX_SAMPLES)
+            the.lost++;
+        else
+            the.samples[the.n_samples++] = (Sample){
+                at, (int64_t)thread->ident, thread->stack, at - thread->last_ns,
+                cpu < 0 || thread->cpu_ns < 0 ? -1 : cpu - thread->cpu_ns,
+                delay < 0 || thread->delay_ns < 0 ? 0 : delay - thread->delay_ns, flags};
+    }
+    if (thread->stack != -2 || !thread->last_ns) /* else the next sample stands for this interval, too */
+        thread->last_ns = at, thread->cpu_ns = cpu, thread->delay_ns = delay;
+}
+
+static void
+read_counters(int64_t at)
+{
+    for (int i = 0; i < the.n_counters; i++) {
+        int64_t value = *the.counters[i].value, since = value - the.counters[i].last;
+        if (since && the.n_changes < MAX_SAMPLES) {
+            the.changes[the.n_changes++] = (Change){at, the.counters[i].code, since};
+            the.counters[i].last = value;
+        }
+    }
+}
+
+static void
+sample(void)
+{
+    int64_t at = clock_ns(CLOCK_MONOTONIC);
+    uintptr_t next = pointer_at(&the.interpreter->threads.head);
+    for (int i = 0; next != 0 && i < MAX_THREADS; i++) {
+        PyThreadState state;
+        if (!copy(&state, (void *)next, sizeof state) || state.interp != the.interpreter)
+            break;
+        if (state.thread_id != the.skipped_ident && state.native_thread_id)
+            sample_thread(next, &state, at);
+        next = (uintptr_t)state.next;
+    }
+    for (Thread *each = the.threads; each < the.threads + MAX_THREADS; each++) {
+        if (!each->seen)
+            each->state = 0;
+        each->seen = 0;
+    }
+    read_counters(at);
+}
+
+static int64_t
+interval_ns(void)
+{
+    the.random ^= the.random << 13, the.random ^= the.random >> 7, the.random ^= the.random << 17;
+    return the.tick_ns / 2 + (int64_t)(the.random % (uint64_t)the.tick_ns);
+}
+
+static void *
+run(void *Py_UNUSED(nothing))
+{
+    int64_t due = clock_ns(CLOCK_MONOTONIC) + interval_ns();
+    pthread_mutex_lock(&the.sleeping);
+    while (!the.stop) {
+        struct timespec then = {due / 1000000000, due % 1000000000};
+        if (clock_ns(CLOCK_MONOTONIC) < due) {
+            pthread_cond_timedwait(&the.woken, &the.sleeping, &then);
+            continue;
+        }
+        int held = the.held;
+        pthread_mutex_unlock(&the.sleeping);
+        pthread_mutex_lock(&the.lock);
+        if (!held)
+            sample();
+        the.own_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
+        pthread_mutex_unlock(&the.lock);
+        int64_t now = clock_ns(CLOCK_MONOTONIC);
+        due += interval_ns();
+        if (due < now)
+            due = now + interval_ns();
+        pthread_mutex_lock(&the.sleeping);
+    }
+    pthread_mutex_unlock(&the.sleeping);
+    return NULL;
+}
+
+/* ---- what Python calls ----------------------------------------------------------------------------------- */
+
+static int
+allocate(void)
+{
+    if (the.codes == NULL)
+        the.codes = calloc(MAX_CODES, sizeof(Code));
+    if (the.code_slots == NULL)
+        the.code_slots = calloc(2 * MAX_CODES, sizeof(int32_t));
+    if (the.stacks == NULL)
+        the.stacks = calloc(MAX_STACKS, sizeof(Stack));
+    if (the.stack_slots == NULL)
+        the.stack_slots = calloc(2 * MAX_STACKS, sizeof(int32_t));
+    if (the.samples == NULL)
+        the.samples = calloc(MAX_SAMPLES, sizeof(Sample));
+    if (the.changes == NULL)
+        the.changes = calloc(MAX_SAMPLES, sizeof(Change));
+    return the.codes && the.code_slots && the.stacks && the.stack_slots && the.samples && the.changes;
+}
+
+static void
+forget(void)
+{
+    for (int i = 0; i < the.n_codes; i++)
+        free_code(&the.codes[i]);
+    if (the.code_slots != NULL)
+        memset(the.code_slots, 0, 2 * MAX_CODES * sizeof(int32_t));
+    if (the.stack_slots != NULL)
+        memset(the.stack_slots, 0, 2 * MAX_STACKS * sizeof(int32_t));
+    memset(the.threads, 0, sizeof the.threads);
+    the.n_codes = the.codes_taken = the.n_stacks = the.stacks_taken = the.n_places = 0;
+    the.n_samples = the.n_changes = the.n_counters = 0;
+    the.lost = the.torn = the.own_cpu_ns = 0;
+    if (the.syscall_file >= 0)
+        close(the.syscall_file);
+    if (the.schedstat_file >= 0)
+        close(the.schedstat_file);
+    the.syscall_file = the.schedstat_file = -1;
+}
+
+static void
+make_condition(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&the.woken, &attributes);
+}
+
+/* In a forked child the thread does not exist, and the locks may have been held by it. */
+static void
+after_fork(void)
+{
+    static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
+    if (!the.running)
+        return;
+    the.lock = the.sleeping = fresh;
+    make_condition();
+    the.running = 0;
+    forget();
+}
+
+static PyObject *
+start(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    long long tick_ns;
+    unsigned long skipped;
+    if (!PyArg_ParseTuple(args, "Lk", &tick_ns, &skipped))
+        return NULL;
+    if (the.running) {
+        PyErr_SetString(PyExc_RuntimeError, "the stack reader is running already");
+        return NULL;
+    }
+    if (tick_ns < 1000) {
+        PyErr_Format(PyExc_ValueError, "interval of %lld ns: give 1000 or more", tick_ns);
+        return NULL;
+    }
+    if (!allocate())
+        return PyErr_NoMemory();
+    forget();
+    the.interpreter = PyInterpreterState_Main();
+    the.pid = getpid();
+    char probe;
+    if (!copy(&probe, &the.pid, 1)) {
+        PyErr_SetString(PyExc_OSError, "process_vm_readv is not permitted here");
+        return NULL;
+    }
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)the.pid);
+    the.syscall_file = open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)the.pid);
+    the.schedstat_file = open(path, O_RDONLY | O_CLOEXEC);
+    the.tick_ns = tick_ns;
+    the.skipped_ident = skipped;
+    the.random = (uint64_t)clock_ns(CLOCK_MONOTONIC) | 1;
+    the.stop = the.held = 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int failed = pthread_create(&the.thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (failed) {
+        errno = failed;
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    the.running = 1;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    if (!the.running)
+        Py_RETURN_NONE;
+    pthread_mutex_lock(&the.sleeping);
+    the.stop = 1;
+    pthread_cond_signal(&the.woken);
+    pthread_mutex_unlock(&the.sleeping);
+    Py_BEGIN_ALLOW_THREADS
+    pthread_join(the.thread, NULL);
+    Py_END_ALLOW_THREADS
+    the.running = 0;
+    Py_RETURN_NONE;
+}
+
+/* Whoever has this lock may need the interpreter's lock to go on. */
+static void
+lock_without_gil(void)
+{
+    Py_BEGIN_ALLOW_THREADS
+    pthread_mutex_lock(&the.lock);
+    Py_END_ALLOW_THREADS
+}
+
+static PyObject *
+hold(PyObject *Py_UNUSED(module), PyObject *on)
+{
+    int held = PyObject_IsTrue(on);
+    if (held < 0)
+        return NULL;
+    lock_without_gil(); /* a sample that is being taken ends first */
+    pthread_mutex_lock(&the.sleeping);
+    the.held = held;
+    memset(the.threads, 0, sizeof the.threads); /* time while held belongs to no sample */
+    pthread_mutex_unlock(&the.sleeping);
+    pthread_mutex_unlock(&the.lock);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+set_interval(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    long long tick_ns;
+    if (!PyArg_ParseTuple(args, "L", &tick_ns))
+        return NULL;
+    if (tick_ns >= 1000)
+        the.tick_ns = tick_ns;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+follow(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    long long code;
+    Py_ssize_t address;
+    int from_now;
+    if (!PyArg_ParseTuple(args, "Lnp", &code, &address, &from_now))
+        return NULL;
+    lock_without_gil();
+    if (the.n_counters < MAX_COUNTERS) {
+        the.counters[the.n_counters].value = (const volatile int64_t *)address;
+        the.counters[the.n_counters].code = code;
+        the.counters[the.n_counters].last = from_now ? *(const volatile int64_t *)address : 0;
+        the.n_counters++;
+    }
+    pthread_mutex_unlock(&the.lock);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+new_codes(int32_t until)
+{
+    PyObject *found = PyList_New(0);
+    for (int32_t i = the.codes_taken; found != NULL && i < until; i++) {
+        Code *each = &the.codes[i];
+        PyObject *file = PyUnicode_DecodeUTF8(each->text[0], each->text_bytes[0], "surrogatepass");
+        PyObject *name = file ? PyUnicode_DecodeUTF8(each->text[1], each->text_bytes[1], "surrogatepass") : NULL;
+        PyObject *row = name ? Py_BuildValue("iNNiy#y#", i, file, name, each->first_line, each->line_table,
+                                             (Py_ssize_t)each->table_bytes, each->instructions,
+                                             (Py_ssize_t)each->instruction_bytes) : NULL;
+        if (name == NULL)
+            Py_XDECREF(file);
+        if (row == NULL || PyList_Append(found, row) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(row);
+    }
+    return found;
+}
+
+static PyObject *
+new_stacks(int32_t until)
+{
+    PyObject *found = PyList_New(0);
+    for (int32_t i = the.stacks_taken; found != NULL && i < until; i++) {
+        Stack *each = &the.stacks[i];
+        PyObject *frames = PyTuple_New(each->depth);
+        for (int32_t k = 0; frames != NULL && k < each->depth; k++) {
+            Place *place = &the.places[each->first + k];
+            PyObject *pair = Py_BuildValue("ii", place->code, place->instruction);
+            if (pair == NULL)
+                Py_CLEAR(frames);
+            else
+                PyTuple_SET_ITEM(frames, k, pair);
+        }
+        PyObject *row = frames ? Py_BuildValue("iN", i, frames) : NULL;
+        if (row == NULL || PyList_Append(found, row) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(row);
+    }
+    return found;
+}
+
+/* The sampler waits for the lock while Python objects are made of what is new, which is rare and short. */
+static PyObject *
+take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    if (the.samples == NULL)
+        return Py_BuildValue("[][]y#y#(LLL)", "", (Py_ssize_t)0, "", (Py_ssize_t)0, 0LL, 0LL, 0LL);
+    lock_without_gil();
+    read_counters(clock_ns(CLOCK_MONOTONIC));
+    int32_t codes = the.n_codes, stacks = the.n_stacks;
+    PyObject *made_codes = new_codes(codes), *made_stacks = made_codes ? new_stacks(stacks) : NULL;
+    PyObject *result = NULL;
+    if (made_stacks != NULL)
+        result = Py_BuildValue("NNy#y#(LLL)", made_codes, made_stacks, (char *)the.samples,
+                               (Py_ssize_t)(the.n_samples * sizeof(Sample)), (char *)the.changes,
+                               (Py_ssize_t)(the.n_changes * sizeof(Change)), (long long)the.lost, (long long)the.torn,
+                               (long long)the.own_cpu_ns);
+    else
+        Py_XDECREF(made_codes);
+    if (result != NULL) {
+        the.codes_taken = codes;
+        the.stacks_taken = stacks;
+        the.n_samples = the.n_changes = 0;
+    }
+    pthread_mutex_unlock(&the.lock);
+    return result;
+}
+
+static PyMethodDef methods[] = {
+    {"start", start, METH_VARARGS, "start(interval_ns, ident): sample all threads but the one with this ident."},
+    {"stop", stop, METH_NOARGS, "End the sampling thread. What it has sampled can still be taken."},
+    {"hold", hold, METH_O, "Pause sampling, or go on."},
+    {"set_interval", set_interval, METH_VARARGS, "set_interval(ns): the mean time between two samples."},
+    {"follow", follow, METH_VARARGS, "follow(code, address, from_now): report changes of the int64 at this address, from now on or from 0."},
+    {"take", take, METH_NOARGS,
+     "Return and forget: new code objects, new stacks, samples and counter changes (packed int64), (lost, torn, CPU ns)."},
+    {NULL},
+};
+#else
+static PyMethodDef methods[] = {{NULL}};
+#endif
+
+static struct PyModuleDef definition = {
+    PyModuleDef_HEAD_INIT, "_stack_reader", "Samples stacks from a native thread. See hotloop.profiling.recorder.stack_sampler.", -1, methods,
+};
+
+PyMODINIT_FUNC
+PyInit__stack_reader(void)
+{
+    PyObject *module = PyModule_Create(&definition);
+    if (module == NULL || PyModule_AddIntConstant(module, "SUPPORTED", SUPPORTED) < 0) {
+        Py_XDECREF(module);
+        return NULL;
+    }
+#if SUPPORTED
+    if (PyModule_AddIntMacro(module, HOLDS_LOCK) < 0 || PyModule_AddIntMacro(module, COLLECTING) < 0
+        || PyModule_AddIntMacro(module, STATE_KNOWN) < 0 || PyModule_AddIntMacro(module, BLOCKED) < 0
+        || PyModule_AddIntMacro(module, ON_FILE) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    make_condition();
+    pthread_atfork(NULL, NULL, after_fork);
+#endif
+    return module;
+}

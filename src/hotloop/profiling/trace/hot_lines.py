@@ -1,0 +1,173 @@
+"""The user's own lines and functions by time: where it goes, in what kind of activity, and into which call.
+
+The shares are those of the stack samples, which are taken at random moments and see every line alike. The time of a
+library call counts for the line of the user's code that makes it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from hotloop.phases import Phase
+from hotloop.profiling.trace.model import Frame, Sample, Thread, Trace
+from hotloop.profiling.trace.source_text import SourceText, module_of
+
+TimeKind = Literal["interpreter", "native", "torch_dispatch", "torch_compute", "memory", "gc", "wait", "io", "starved"]
+KIND_NAMES: dict[str, str] = {
+    "interpreter": "Python",
+    "native": "native call",
+    "torch_dispatch": "small torch operations",
+    "torch_compute": "large torch operations",
+    "memory": "memory",
+    "gc": "garbage collection",
+    "wait": "waiting",
+    "io": "files",
+    "starved": "no core free",
+}
+"""What a report calls each kind of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class HotLine:
+    """A line of the user's code, and the time in which it was the innermost one."""
+
+    file: str
+    line: int
+    function: str
+    source: str
+    phase: str
+    kind: str
+    """One of `TimeKind`: the largest part of its time."""
+    callee: str | None
+    """The call that takes the largest part of its time; None if that is no call."""
+    expression: str
+    """The expression that takes the largest part of its time; "" if unknown."""
+    share: float
+    """Of the main thread's time."""
+    per_env_step: float | None
+    """How often it runs for each environment step; None if that was not observed."""
+    per_update: float | None
+    own: bool
+    """False for a library's line, which is listed only if no line of the user's is around it."""
+    samples: int
+
+
+@dataclass(frozen=True, slots=True)
+class HotFunction:
+    """A function of the user's code."""
+
+    file: str
+    line: int
+    """Where it begins."""
+    function: str
+    share: float
+    """Of the main thread's time, with the functions it calls."""
+    self_share: float
+    """The same without the user's functions that it calls."""
+    calls_per_env_step: float | None
+
+
+def hot_lines(trace: Trace, thread: Thread | None = None) -> list[HotLine]:
+    """Return the lines of a thread, of the main one if none is given, hottest first."""
+    samples = [each for each in (thread or trace.thread).samples if each.stack]
+    whole = sum(each.seen_ns for each in samples)
+    by_line: dict[tuple[str, int], list[Sample]] = {}
+    for sample in samples:
+        frame = line_of(sample.stack)
+        by_line.setdefault((frame.file, frame.line), []).append(sample)
+    phases = {node.id: node.phase for node in (thread or trace.thread).nodes}
+    lines = [_line(each, phases, trace.sources, whole) for each in by_line.values()] if whole else []
+    return sorted(lines, key=lambda line: (-line.share, line.file, line.line))
+
+
+def hot_functions(trace: Trace, thread: Thread | None = None) -> list[HotFunction]:
+    """Return the functions of a thread, of the main one if none is given, by their own time, hottest first."""
+    samples = [each for each in (thread or trace.thread).samples if each.stack]
+    whole = sum(each.seen_ns for each in samples)
+    own, total = Counter[tuple[str, str, int]](), Counter[tuple[str, str, int]]()
+    for sample in samples:
+        frames = [frame for frame in sample.stack if frame.own] or [sample.stack[0]]
+        keys = [(frame.file, frame.function, frame.first_line) for frame in frames]
+        own[keys[0]] += sample.seen_ns
+        for key in set(keys):
+            total[key] += sample.seen_ns
+    found = [
+        HotFunction(file, first_line, function, ns / whole, own[file, function, first_line] / whole, None)
+        for (file, function, first_line), ns in total.items()
+        if whole
+    ]
+    return sorted(found, key=lambda each: (-each.self_share, -each.share, each.file, each.line))
+
+
+def line_of(stack: tuple[Frame, ...]) -> Frame:
+    """Return the innermost line of the user's own code, or the innermost line if there is none."""
+    return next((frame for frame in stack if frame.own), stack[0])
+
+
+def _line(samples: list[Sample], phases: Mapping[int, Phase], sources: Mapping[str, SourceText], whole: int) -> HotLine:
+    frame = line_of(samples[0].stack)
+    source = sources.get(frame.file)
+    kinds, callees, expressions, phase = Counter[str](), Counter[str | None](), Counter[str](), Counter[Phase]()
+    for sample in samples:
+        kinds.update(kinds_of(sample))
+        callees[callee_of(sample.stack, source)] += sample.seen_ns
+        if source is not None:
+            expressions[source.expression(line_of(sample.stack))] += sample.seen_ns
+        # Samples without a part of the node's time may have been inside of spans that were switched off.
+        phase[phases.get(sample.node, Phase.OWN)] += sample.wall_ns
+    return HotLine(
+        file=frame.file,
+        line=frame.line,
+        function=frame.function,
+        source=(source.line(frame.line) if source is not None else "") or frame.text,
+        phase=str(_largest(phase)),
+        kind=_largest(kinds),
+        callee=_largest(callees),
+        expression=_largest(expressions) if expressions else "",
+        share=sum(sample.seen_ns for sample in samples) / whole,
+        per_env_step=None,
+        per_update=None,
+        own=frame.own,
+        samples=sum(sample.n for sample in samples),
+    )
+
+
+def kinds_of(sample: Sample) -> dict[str, int]:
+    """Divide the time of a sample by kind, in ns."""
+    seen, whole = sample.seen, sample.seen_ns
+    found = {"gc": seen.gc_ns, "wait": seen.wait_ns, "io": seen.io_ns, "starved": seen.starved_ns}
+    rest = max(whole - sum(found.values()), 0)
+    return found | {_computing_kind(sample.stack): rest}
+
+
+def _computing_kind(stack: tuple[Frame, ...]) -> str:
+    """Tell a native call from the interpreter's own work by the instruction that is executing."""
+    operation = stack[0].operation
+    return "native" if operation.startswith(("CALL", "CONTAINS_OP")) else "interpreter"
+
+
+def callee_of(stack: tuple[Frame, ...], source: SourceText | None) -> str | None:
+    """Return what the innermost own line of a stack was calling; None if nothing, or if it is not known."""
+    for i, frame in enumerate(stack):
+        if frame.own:
+            if i:
+                return f"{module_of(stack[i - 1].file)}.{stack[i - 1].function}"
+            return source.callee(frame) if source is not None and frame.operation.startswith("CALL") else None
+    return None
+
+
+def _largest(sums: Counter):
+    """Return the key with the largest sum; of equal ones the first by name, so that reports do not vary."""
+    return max(sums, key=lambda key: (sums[key], str(key)))
+
+
+def kind_shares(samples: Iterable[Sample]) -> dict[str, float]:
+    """Return the share of each kind of time, largest first."""
+    sums = Counter[str]()
+    for sample in samples:
+        sums.update(kinds_of(sample))
+    whole = sum(sums.values())
+    return {kind: ns / whole for kind, ns in sums.most_common() if ns}
