@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, percent, size
-from hotloop.profiling.diagnosis.selection import bare_name, indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import bare_name, indices
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.printed_timings import Claim, LayerWork
 
 FILLERS = frozenset({"forward", "fwd", "pass", "layer", "time", "timing", "the"})
@@ -135,7 +135,7 @@ def convolutions(loop: Loop) -> Convolutions | None:
 def convolution_evidence(loop: Loop) -> list[str]:
     """Compare convolutions with sampling, if convolutions take a large part of the time and more than sampling."""
     found = convolutions(loop)
-    sampling_ns = total_ns(loop.where(lambda atom: Phase.SAMPLE in loop.phases(atom.node)))
+    sampling_ns = total_ns(loop.within(Phase.SAMPLE))
     if found is None or found.ns < max(MOSTLY * loop.wall_ns, sampling_ns):
         return []
     return [

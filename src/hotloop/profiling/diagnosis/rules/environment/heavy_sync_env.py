@@ -59,7 +59,6 @@ def find(loop: Loop) -> Causes:
             f"{idle:.1f} of {loop.machine.cores} cores are idle; the gain is for {workers} processes",
             hottest(loop, claimed, 2),
         ),
-        advice=ADVICE,
         general=True,
         blame=stepped_from(claimed),
     )

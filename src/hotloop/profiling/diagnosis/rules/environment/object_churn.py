@@ -20,8 +20,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, grow, indices, total_ns, with_callers
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, grow, indices, matching, with_callers
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 
 BY_NAME = re.compile(r"(?<![\w.])(getattr|setattr|hasattr|isinstance|issubclass|vars|type)\(|\.__(dict|class)__\b")
@@ -60,8 +60,8 @@ def find(loop: Loop) -> Causes:
         return
     whole = max(total_ns(claimed), 1.0)
     worst = hot_lines(seeds)[0]
-    by_name = sum(a.ns for a in claimed if a.own and BY_NAME.search(a.own.text)) / whole
-    objects = sum(a.ns for a in claimed if a.stack and SPECIAL.fullmatch(bare_name(a.stack[0]))) / whole
+    by_name = total_ns(matching(claimed, BY_NAME)) / whole
+    objects = total_ns(a for a in claimed if a.stack and SPECIAL.fullmatch(bare_name(a.stack[0]))) / whole
     yield Cause(
         title="A step creates many small objects and looks up attributes by name or type.",
         atoms=indices(claimed),
@@ -73,7 +73,6 @@ def find(loop: Loop) -> Causes:
             f"{100 * objects:.0f} % in methods such as __init__, __eq__, __hash__",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         blame=(worst.file, worst.line),
     )
 

@@ -22,8 +22,8 @@ from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.env_processes import Steps, vector_nodes, worker_steps
 from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 
 IN_PROCESS_NS = 8_000
@@ -79,7 +79,7 @@ def _processes(loop: Loop, steps: Steps) -> Causes:
             f"{duration(vector_ns / max(loop.env_steps, 1))} of the main thread's time",
             f"{steps.processes} processes for {times(loop.num_envs)} environments; "
             f"{percent(waited_ns / vector_ns)} of a vector step is waiting",
-            *([f"acting between the steps takes {times(1 / warm)} times as long as it does at best"] if warm else []),
+            f"acting between the steps takes {times(1 / warm)} times as long as it does at best" if warm else "",
             hottest(loop, stepping, 1),
         ),
         advice=PROCESS_ADVICE,
@@ -105,8 +105,9 @@ def _follows(loop: Loop, node: Node) -> bool:
 def _warm(acting: list[Atom]) -> float:
     """Return what is left of acting once the thread no longer sleeps in between: by its fastest calls."""
     nodes = {atom.node.id: atom.node for atom in acting if atom.node.kind == "span"}.values()
-    whole = sum(node.total_ns for node in nodes if node.calls >= FEWEST_CALLS)
-    return sum(node.min_ns * node.calls for node in nodes if node.calls >= FEWEST_CALLS) / whole if whole else 1.0
+    nodes = [node for node in nodes if node.calls >= FEWEST_CALLS]
+    whole = sum(node.total_ns for node in nodes)
+    return sum(node.min_ns * node.calls for node in nodes) / whole if whole else 1.0
 
 
 def _copies(loop: Loop) -> Causes:

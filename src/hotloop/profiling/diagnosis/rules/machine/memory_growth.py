@@ -35,7 +35,7 @@ LEAST_BYTES = 48 << 20
 """Allocators and caches settle within that."""
 LEAST_PART = 0.05
 FEWEST = 6
-"""Readings, one a window: two in each third."""
+"""Readings of memory, one per window: two in each third of the loop."""
 EVEN = 0.2
 """Least part of the growth in each half: what grows only at first has settled."""
 FULL_WITHIN_S = 24 * 3600
@@ -71,12 +71,17 @@ def find(loop: Loop) -> Causes:
     """Find memory that grows evenly, faster than replay is filled; and page faults that wait for the disk."""
     seconds = loop.wall_ns / 1e9
     paging = loop.trace.main.counts.get("page_faults_major", 0) / seconds
+    memory, machine = loop.trace.main.memory, loop.machine
+    kinds = (
+        ("resident memory", memory.rss_bytes, float(machine.memory_bytes or 0)),
+        ("device memory", memory.gpu_bytes, float(machine.gpu_memory_bytes or 0)),
+    )
     evidence: list[str] = []
-    for name, series, limit in _kinds(loop):
-        found = even_growth(loop.trace.main.memory.at_ns, series, loop.trace.loop_start_ns, loop.trace.loop_end_ns)
+    for name, series, limit in kinds:
+        found = even_growth(memory.at_ns, series, loop.trace.loop_start_ns, loop.trace.loop_end_ns)
         if found is None or not _unbounded(loop, found, limit):
             continue
-        if series is loop.trace.main.memory.rss_bytes and _had_it_before(loop, found):
+        if series is memory.rss_bytes and _had_it_before(loop, found):
             continue
         steps = max(loop.env_steps, 1) / seconds
         evidence.append(
@@ -88,14 +93,6 @@ def find(loop: Loop) -> Causes:
     if paging >= PAGING_PER_S:
         evidence.append(f"{paging:.0f} major page faults a second: memory is being read back from disk")
     return [_cause(loop, evidence)] if evidence else []
-
-
-def _kinds(loop: Loop) -> list[tuple[str, NDArray[np.int64], float]]:
-    memory, machine = loop.trace.main.memory, loop.machine
-    return [
-        ("resident memory", memory.rss_bytes, float(machine.memory_bytes or 0)),
-        ("device memory", memory.gpu_bytes, float(machine.gpu_memory_bytes or 0)),
-    ]
 
 
 def even_growth(at_ns: NDArray[np.int64], series: NDArray[np.int64], start_ns: int, end_ns: int) -> Growth | None:
@@ -131,9 +128,9 @@ def _had_it_before(loop: Loop, found: Growth) -> bool:
 
 
 def _cause(loop: Loop, evidence: list[str]) -> Cause:
-    keeping = matching([atom for atom in loop.atoms if atom.own is not None], KEEPS)
+    keeping = matching(loop.atoms, KEEPS)
     lines = hot_lines(keeping)[:LINES]
-    seen = "; ".join(quoted(line) for line in lines)
+    seen = "; ".join(map(quoted, lines))
     grower = max(loop.thread.nodes, key=lambda node: node.cpu_memory_bytes + node.gpu_memory_bytes)
     atoms = keeping or loop.of_nodes([grower]) or list(loop.atoms)
     return Cause(
@@ -141,10 +138,9 @@ def _cause(loop: Loop, evidence: list[str]) -> Cause:
         atoms=indices(atoms),
         evidence=(
             *evidence,
-            *([f"lines that keep something without detaching it: {seen}"] if lines else []),
+            f"lines that keep something without detaching it: {seen}" if lines else "",
             f"most of the growth was in {grower.name}",
         ),
-        advice=ADVICE,
         informs=True,
         blame=(lines[0].file, lines[0].line) if lines else None,
     )

@@ -15,8 +15,8 @@ from __future__ import annotations
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node, Process
 
 COMPUTES = LEARNING | {Phase.ACT}
@@ -26,7 +26,7 @@ FEWEST_CALLS = 20
 WAITING = 0.6
 """A network's code that is on the processor for less of its time than this waits for the other threads of its pool."""
 LEAST_BUSY, LEAST_STARVED = 0.05, 0.01
-"""Cores kept busy by others, and the share of time without a core, that are worth telling."""
+"""The least cores kept busy by others, and the least share of time without a core, that the evidence mentions."""
 LEAST_SAMPLES = 50
 SMALL_NS = 10_000_000
 """A call that takes less at best gains nothing by a second thread that is worth the waiting."""
@@ -60,7 +60,6 @@ def find(loop: Loop) -> Causes:
             f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
             *_slowest(computing),
         ),
-        advice=ADVICE,
         general=True,
         blame=torch.set_at,
     )
@@ -72,7 +71,7 @@ def _busy(loop: Loop, cores: int) -> float:
     Workers that compute only while the main thread waits for them do not disturb it. As much of their work as fits into
     the waiting time is assumed to be done there.
     """
-    waited_ns = total_ns(loop.where(lambda atom: Phase.WAIT in loop.phases(atom.node)))
+    waited_ns = total_ns(loop.within(Phase.WAIT))
     work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
     return max(work_ns - cores * waited_ns, 0.0) / max(loop.wall_ns - waited_ns, 1.0)
 
