@@ -69,6 +69,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
     file, line = cause.blame or ((lines[0].file, lines[0].line) if lines else ("", 0))
     seen = sum(atom.n for atom in atoms)
     sampled = f"{percent(share)} of the loop's time ({seen} stack samples)"
+    emptied = f"it empties the caches: some {percent(cold)} more, in what runs after it" if cold >= LEAST_COLD else ""
     return Finding(
         rule=cause.rule,
         title=cause.title,
@@ -81,7 +82,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
         gain_low=amdahl(low, 0.0) ** LESS,
         gain_high=amdahl(high, 0.0) ** MORE,
         score=math.log(gain),
-        evidence=tuple(filter(None, (sampled, *cause.evidence, _cold_evidence(cold)))),
+        evidence=tuple(filter(None, (sampled, *cause.evidence, emptied))),
         advice=cause.advice,
     )
 
@@ -94,10 +95,6 @@ def cold_share(loop: Loop, cause: Cause, share: float) -> float:
     if share * loop.wall_ns < cause.sweeps * LEAST_SWEEP_NS:
         return 0.0
     return min(cause.sweeps * COLD_NS / loop.wall_ns, COLD_OF_SWEEP * share, COLD_OF_REST * (1.0 - share))
-
-
-def _cold_evidence(cold: float) -> str:
-    return f"it empties the caches: some {percent(cold)} more, in what runs after it" if cold >= LEAST_COLD else ""
 
 
 def share_error(loop: Loop, atoms: Sequence[Atom]) -> float:

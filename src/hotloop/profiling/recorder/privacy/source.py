@@ -123,16 +123,17 @@ class _Mask:
 
     def look_at_comment(self, start: int, end: int) -> None:
         """Hide the secrets of a line's comment: what follows a `#` that is in no string looked at before."""
-        at = next((i for i in range(start, end) if self._raw[i] == ord("#") and not self._is_in_string(i)), end)
+
+        def in_string(at: int) -> bool:
+            return any(first <= at < last for first, last in self._strings)
+
+        at = next((i for i in range(start, end) if self._raw[i] == ord("#") and not in_string(i)), end)
         self._hide_spans(at, end)
         comment = _decoded(self._raw[at:end])
         word = next((word for word in _IDENTIFIER.finditer(comment) if secrecy(word[0]) is Secrecy.CERTAIN), None)
         if word is not None:
             # Prose names a password in any way: "the password is ...".
             self._hide(at + len(_encoded(comment[: word.end()])), end)
-
-    def _is_in_string(self, at: int) -> bool:
-        return any(start <= at < end for start, end in self._strings)
 
     def _hide(self, start: int, end: int) -> None:
         self.content[start:end] = re.sub(rb"\S", b"*", self._raw[start:end])
@@ -193,10 +194,8 @@ def _named_values(node: ast.AST) -> Iterator[tuple[list[str], ast.AST | None]]:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 yield from _assigned(target, value)
-        case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-            yield [_name(target)], value
-        case ast.AugAssign(target=target, value=value):
-            yield [_name(target)], value
+        case ast.AnnAssign() | ast.NamedExpr() | ast.AugAssign():
+            yield [_name(node.target)], node.value
         case ast.Dict(keys=keys, values=values):
             yield from (([_name(key)], value) for key, value in zip(keys, values, strict=True))
         case ast.Compare(left=left, comparators=others):

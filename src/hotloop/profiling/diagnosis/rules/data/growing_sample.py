@@ -77,7 +77,9 @@ Sample at a cost that does not depend on the size of the buffer:
 def find(loop: Loop) -> Causes:
     """Find time on lines that go through the whole buffer for each batch."""
     pool = loop.where(lambda atom: atom.own is not None and _draws(loop, atom))
-    calls = max(sample_calls(loop, pool), 1)
+    # Where no span draws batches, there is one for each update.
+    spans = {node.id: node for atom in pool if (node := loop.outermost(atom.node, Phase.SAMPLE))}
+    calls = sum(node.calls for node in spans.values()) or max(loop.updates, 1)
     claimed, fixed_ns, actions = _scans(pool, calls)
     indexed, left = _deque(pool)
     if indexed and busy_ns(indexed) > busy_ns(claimed):
@@ -93,12 +95,6 @@ def _draws(loop: Loop, atom: Atom) -> bool:
         return True
     plain = atom.node.kind == "gap" and atom.node.phase in LEARNING and not loop.beside_env(atom.node)
     return plain and bool(KINDS[0].pattern.search(atom.text))
-
-
-def sample_calls(loop: Loop, atoms: list[Atom]) -> int:
-    """Return how often a batch was drawn: calls of the outermost spans that draw, else the updates."""
-    spans = {node.id: node for atom in atoms if (node := loop.outermost(atom.node, Phase.SAMPLE))}
-    return sum(node.calls for node in spans.values()) or loop.updates
 
 
 def _scans(pool: list[Atom], calls: int) -> tuple[list[Atom], float, list[str]]:

@@ -19,7 +19,7 @@ from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, 
 from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import convolution_evidence
 from hotloop.profiling.diagnosis.selection import grow, indices, left_over, matching
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop, total_ns
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 
 FROM_LIST = re.compile(
     r"\b(np|numpy)\.(array|asarray|stack|vstack|concatenate)\("
@@ -66,7 +66,9 @@ def find(loop: Loop) -> Causes:
     columns = len({atom.line for atom in [*seeds, *others]})
     # Only a function that samples is replaced as a whole; one that also learns keeps its other lines.
     claimed = [*grow(seeds + matching(sampling, UNZIP), sampling), *others, *matching(between, UNZIP)]
-    calls = max(_sample_calls(loop, claimed), 1)
+    # Where no span builds batches, there is one for each update.
+    spans = {atom.node.id: atom.node for atom in claimed if atom.node.phase is Phase.SAMPLE}
+    calls = sum(node.calls for node in spans.values() if node.kind == "span") or max(loop.updates, 1)
     moved = loop.counts.get("replay_bytes", 0)
     heavy = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1) > HEAVY_BYTES
     gathered = moved * (AS_FRAMES if heavy else 1.0)
@@ -85,10 +87,3 @@ def find(loop: Loop) -> Causes:
         evidence=(*evidence, *convolution_evidence(loop)),
         sweeps=calls if moved / calls > SWEPT_BYTES else 0,
     )
-
-
-def _sample_calls(loop: Loop, claimed: list[Atom]) -> int:
-    """Return how often a batch was built: calls of the spans it is built in, else the updates."""
-    nodes = {atom.node.id: atom.node for atom in claimed if atom.node.phase is Phase.SAMPLE}
-    calls = sum(node.calls for node in nodes.values() if node.kind == "span")
-    return calls or loop.updates

@@ -21,7 +21,7 @@ from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, tim
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
 from hotloop.profiling.diagnosis.selection import indices, passes_through
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
-from hotloop.profiling.trace.model import Node, Process, Thread
+from hotloop.profiling.trace.model import Node, Thread
 
 QUEUES = re.compile(r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$")
 NAMES = re.compile(r"queue|lock|semaphore|condition", re.IGNORECASE)
@@ -56,7 +56,10 @@ def find(loop: Loop) -> Causes:
     between = [atom for atom in claimed if passes_through(atom, PROCESSES)]
     if not claimed or per_step < LEAST_PER_STEP or total_ns(between) < LEAST_BETWEEN * total_ns(claimed):
         return
-    works = [_work(process) for process in loop.trace.processes]
+    works = [
+        Work(process.name, used_cpu_ns(process), sum(map(_queue_cpu_ns, process.threads)))
+        for process in loop.trace.processes
+    ]
     waiting = 1.0 - sum(atom.cpu_ns for atom in claimed) / max(total_ns(claimed), 1.0)
     elsewhere = [
         f"{work.name}: {percent(work.queue_ns / work.cpu_ns)} of its processor time goes into queues"
@@ -96,10 +99,6 @@ def _is_queue(node: Node) -> bool:
 
 def _of_queue(loop: Loop, node: Node | None) -> bool:
     return node is not None and any(_is_queue(each) for each in loop.lineage(node))
-
-
-def _work(process: Process) -> Work:
-    return Work(process.name, used_cpu_ns(process), sum(_queue_cpu_ns(thread) for thread in process.threads))
 
 
 def _queue_cpu_ns(thread: Thread) -> float:

@@ -17,7 +17,7 @@ from hotloop.profiling.diagnosis.evidence import percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
 from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
-from hotloop.profiling.trace.model import Node, Process
+from hotloop.profiling.trace.model import Node
 
 COMPUTES = LEARNING | {Phase.ACT}
 TOO_MANY = 1.25
@@ -48,6 +48,8 @@ def find(loop: Loop) -> Causes:
     crowded = threads + busy > TOO_MANY * cores
     if not crowded and not _wait_for_each_other(loop, computing):
         return
+    main = loop.trace.main
+    pool_ns = max(main.counts.get("cpu_ns", 0) - sum(thread.cpu_ns for thread in main.threads), 0)
     yield Cause(
         title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores."
         if crowded
@@ -57,7 +59,7 @@ def find(loop: Loop) -> Causes:
         evidence=(
             f"torch uses {threads} threads, there are {cores} cores" + _others(loop, busy),
             f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
-            f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
+            f"threads below Python used {pool_ns / 1e9:.1f} s of processor time in {loop.trace.wall_s:.1f} s",
             *_slowest(computing),
         ),
         general=True,
@@ -72,7 +74,8 @@ def _busy(loop: Loop, cores: int) -> float:
     the waiting time is assumed to be done there.
     """
     waited_ns = total_ns(loop.within(Phase.WAIT))
-    work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
+    others = loop.trace.processes[1:]
+    work_ns = sum(each.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in each.threads) for each in others)
     return max(work_ns - cores * waited_ns, 0.0) / max(loop.wall_ns - waited_ns, 1.0)
 
 
@@ -91,10 +94,6 @@ def _others(loop: Loop, busy: float) -> str:
     facts = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
     facts += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
     return "".join(f", {each}" for each in facts)
-
-
-def _cpu_ns(process: Process) -> float:
-    return float(process.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in process.threads))
 
 
 def _undisturbed(computing: list[Atom]) -> Residual:
@@ -119,11 +118,6 @@ def _spans(computing: list[Atom]) -> list[Node]:
 
 def _computing_share(computing: list[Atom]) -> float:
     return sum(atom.cpu_ns for atom in computing) / max(total_ns(computing), 1.0)
-
-
-def _pool_s(loop: Loop) -> float:
-    main = loop.trace.main
-    return max(main.counts.get("cpu_ns", 0) - sum(thread.cpu_ns for thread in main.threads), 0) / 1e9
 
 
 def _slowest(computing: list[Atom]) -> list[str]:
