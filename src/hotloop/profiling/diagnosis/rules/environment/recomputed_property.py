@@ -77,7 +77,7 @@ def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]
     """Yield each own function entered by `.name` or `.name()`, its caller, and whether it is a property."""
     for inner, caller in itertools.pairwise(stack):
         name = bare_name(inner)
-        # Most lines do not have the name at all, and to compile a pattern takes longer than to look for it.
+        # Most lines do not contain the name, and a substring search is faster than compiling a pattern.
         if not inner.own or name in NOT_GETTERS or f".{name}" not in caller.text:
             continue
         found = re.search(rf"\.{re.escape(name)}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
