@@ -161,10 +161,14 @@ class Loop:
         """Return the atoms of some nodes and of everything below them."""
         return self.of_nodes(each for node in nodes for each in self.thread.subtree(node))
 
+    def inside(self, node: Node, phases: frozenset[Phase]) -> bool:
+        """Return whether a node is inside a span of one of these phases; its own phase does not count."""
+        return any(each.kind == "span" and each.phase in phases for each in self.lineage(node)[1:])
+
     def outermost(self, node: Node, phase: Phase) -> Node | None:
         """Return the outermost span of a phase that contains a node; None if there is none."""
-        spans = [each for each in self.lineage(node) if each.kind == "span" and each.phase is phase]
-        return spans[-1] if spans else None
+        lineage = reversed(self.lineage(node))
+        return next((each for each in lineage if each.kind == "span" and each.phase is phase), None)
 
     @cached_property
     def untimed(self) -> dict[str, float]:

@@ -57,22 +57,19 @@ def _processes(loop: Loop, steps: Steps) -> Causes:
     inside = {each.id for node in vector_nodes(loop) for each in loop.thread.subtree(node)}
     stepping = loop.where(lambda atom: atom.node.id in inside)
     acting = loop.where(lambda atom: atom.node.id not in inside and _follows(loop, atom.node))
-    vector_ns = total_ns(stepping)
-    env_ns = steps.median_ns * loop.env_steps
-    overhead = 1.0 - env_ns / max(vector_ns, 1.0)
-    if not vector_ns or overhead < LEAST_OVERHEAD:
+    vector_ns, acting_ns, env_ns = total_ns(stepping), total_ns(acting), steps.median_ns * loop.env_steps
+    if not vector_ns or 1.0 - env_ns / max(vector_ns, 1.0) < LEAST_OVERHEAD:
         return
     residual = _residual(steps, vector_ns / max(loop.env_steps, 1))
     waited_ns = total_ns(atom for atom in stepping if Phase.WAIT in loop.phases(atom.node))
-    warm = _warm(acting)
-    claimed, whole_ns = [*stepping, *acting], vector_ns + total_ns(acting)
+    warm, whole_ns = _warm(acting), vector_ns + acting_ns
     yield Cause(
         title="Sending steps to processes costs more than the environments' own work.",
-        atoms=indices(claimed),
+        atoms=indices([*stepping, *acting]),
         residual=clamped(
-            (residual.mid * vector_ns + warm * total_ns(acting)) / whole_ns,
-            (residual.low * vector_ns + 0.8 * warm * total_ns(acting)) / whole_ns,
-            (residual.high * vector_ns + total_ns(acting)) / whole_ns,
+            (residual.mid * vector_ns + warm * acting_ns) / whole_ns,
+            (residual.low * vector_ns + 0.8 * warm * acting_ns) / whole_ns,
+            (residual.high * vector_ns + acting_ns) / whole_ns,
         ),
         evidence=(
             f"an environment step takes {duration(steps.median_ns)} in its process, and "

@@ -17,7 +17,6 @@ from hotloop.profiling.diagnosis.evidence import duration, meeting_line, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
 from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
-from hotloop.profiling.trace.model import Node
 
 LEAST_SHARE = 0.2
 """Part of the loop in work meant for the device, below which nothing is gained by moving it."""
@@ -36,8 +35,8 @@ Keep values on the device, and move observations of all environments in one tran
 def find(loop: Loop) -> Causes:
     """Find work for a device that keeps it busy for a small part of the time it takes."""
     nodes = [node for node in loop.spans if node.phase in DEVICE_PHASES]
-    whole = [node for node in nodes if not _within(loop, node)]
-    device_ns = sum(node.device_ns for node in whole)
+    # The device time of a span includes that of the spans inside it.
+    device_ns = sum(node.device_ns for node in nodes if not loop.inside(node, DEVICE_PHASES))
     claimed = loop.of_nodes(nodes)
     host_ns = total_ns(claimed)
     is_idle = 0 < device_ns <= MOST_BUSY * host_ns
@@ -67,8 +66,3 @@ def _driver_evidence(loop: Loop) -> str:
     busy = loop.trace.main.memory.gpu_busy_percent
     busy = busy[busy >= 0]
     return f"its driver reports it busy for {percent(float(busy.mean()) / 100)} of the time" if len(busy) else ""
-
-
-def _within(loop: Loop, node: Node) -> bool:
-    """Return whether a span's device time is part of another's around it."""
-    return any(each.phase in DEVICE_PHASES and each.kind == "span" for each in loop.lineage(node)[1:])

@@ -96,18 +96,22 @@ def find(loop: Loop) -> Causes:
 
 
 def even_growth(at_ns: NDArray[np.int64], series: NDArray[np.int64], start_ns: int, end_ns: int) -> Growth | None:
-    """Return how a series grows if it does so all the time; None if it is flat, settles, or is too short."""
+    """Return how a series grows if it does so throughout; None if it is flat, settles, or is too short."""
     inside = (at_ns >= start_ns) & (at_ns <= end_ns)
-    at_ns, series = at_ns[inside], series[inside]
-    if len(series) < FEWEST:
+    if inside.sum() < FEWEST:
         return None
-    low, mid, high = (float(np.median(part)) for part in np.array_split(series, 3))
+    low, mid, high = _thirds(series[inside])
     grown = high - low
     if grown < max(LEAST_BYTES, LEAST_PART * low) or min(mid - low, high - mid) < EVEN * grown:
         return None
-    first, _, last = (float(np.median(part)) for part in np.array_split(at_ns, 3))
+    first, _, last = _thirds(at_ns[inside])
     seconds = (last - first) / 1e9
     return Growth(grown / seconds, low, high) if seconds > 0 else None
+
+
+def _thirds(series: NDArray[np.int64]) -> list[float]:
+    """Return the medians of the thirds of a series."""
+    return [float(np.median(part)) for part in np.array_split(series, 3)]
 
 
 def _unbounded(loop: Loop, found: Growth, limit: float) -> bool:
@@ -123,7 +127,7 @@ def _had_it_before(loop: Loop, found: Growth) -> bool:
     reserved = memory.reserved_bytes[inside]
     if not reserved.any():
         return False
-    low, _, high = (float(np.median(part)) for part in np.array_split(reserved, 3))
+    low, _, high = _thirds(reserved)
     return high - low < RESERVED * (found.last_bytes - found.first_bytes)
 
 

@@ -24,7 +24,6 @@ from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import Whole, printed, printed_in, wholes
 from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
-from hotloop.profiling.trace.model import Node
 
 STEPPING = frozenset({Phase.ENV})
 UPDATING = frozenset({Phase.BACKWARD, Phase.OPTIMISE})
@@ -66,7 +65,8 @@ def find(loop: Loop) -> Causes:
 def _nested(loop: Loop) -> Causes:
     for node in loop.spans:
         foreign = FOREIGN.get(node.phase, frozenset())
-        if not foreign or _around(loop, node):
+        # Of nested spans of the same phase, the outermost is reported.
+        if not foreign or loop.inside(node, frozenset({node.phase})):
             continue
         spans = [each for each in loop.thread.subtree(node)[1:] if each.kind == "span"]
         below = {each.id: each for each in spans if each.phase in foreign}
@@ -81,11 +81,6 @@ def _nested(loop: Loop) -> Causes:
             "its calls are counted as environment steps" if node.phase is Phase.ENV else "",
         )
         yield _cause(title, loop.below([node]), evidence, NESTED_ADVICE)
-
-
-def _around(loop: Loop, node: Node) -> bool:
-    """Return whether a node is inside a span of the same phase, which is reported instead."""
-    return any(each.phase is node.phase and each.kind == "span" for each in loop.lineage(node)[1:])
 
 
 def _unnamed(loop: Loop) -> Causes:
