@@ -20,7 +20,7 @@ STATISTIC = re.compile(r"\b(mean|avg|average|median|min|max|std|p\d\d|per|each|l
 """Names of values that are printed under a total but are not parts of it."""
 FEWEST_PRINTS = 3
 MOSTLY = 0.3
-"""Share of the loop from which convolutions are mentioned."""
+"""Smallest share of the loop at which convolutions are mentioned."""
 
 
 @dataclass(frozen=True, slots=True)

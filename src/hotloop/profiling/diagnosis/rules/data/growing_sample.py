@@ -61,7 +61,7 @@ KINDS = (
 """The first that matches a line decides. What is left: `randint` and a gather; a descent of a sum tree for the
 batch and its update, some 35 array calls; an index kept up to date as steps are stored."""
 OF_A_BATCH = 3.0
-"""How many times the cost of drawing well it takes: the same calls on a batch alone are cheap."""
+"""A line is reported from this multiple of the cost of efficient sampling: the same calls on a batch are cheap."""
 SLOW_INDEX = 4.0
 """In `random.sample`, taking an item costs 1.4 times as much as drawing its number in a list; in a deque of
 100,000 six times, of a million thirty times."""

@@ -21,7 +21,7 @@ KEEPS = re.compile(r"\.(push|add|append|store|remember|insert|put)\w*\(")
 FEWEST_ENVS = 4
 """Below this, a loop over the environments is as good as a batch."""
 FOR_EACH = 0.5
-"""Calls for each environment from which something is done once for every environment."""
+"""With this many calls per environment and vector step, something is done separately for each environment."""
 BATCHED_PUSH_NS = 60_000
 """Five columns fetched and written into a ring at once: ten array calls of some microseconds."""
 ADVICE = """\

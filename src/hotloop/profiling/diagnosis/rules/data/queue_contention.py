@@ -27,9 +27,9 @@ QUEUES = re.compile(r"[/\\](multiprocessing[/\\](queues|connection|reduction|syn
 NAMES = re.compile(r"queue|lock|semaphore|condition", re.IGNORECASE)
 PROCESSES = re.compile(r"[/\\]multiprocessing[/\\](queues|connection|reduction|synchronize|managers)\.py$")
 LEAST_BETWEEN = 0.2
-"""Part of the time from which the queues are between processes: between threads, nothing is pickled."""
+"""Least part of the time in queues between processes: between threads, nothing is pickled."""
 LEAST_PER_STEP = 0.2
-"""Messages for each environment step from which the queue carries single items rather than fragments."""
+"""With this many messages per environment step, the queue carries single items and not fragments."""
 ADVICE = """\
 Let each collector write whole fragments into its own stripe of shared memory, and send only "ready" words:
     block = shared_memory.SharedMemory(create=True, size=slots * slot_bytes)

@@ -29,9 +29,9 @@ from hotloop.profiling.trace.model import Node
 IN_PROCESS_NS = 8_000
 """What a vector environment in the same process adds to an environment's step: its loop, and writing the rows."""
 COLD = 3.0
-"""A process woken for one step finds cold caches: done in a row the step takes a third of the median seen there."""
+"""A process woken for one step has cold caches: steps made one after the other take a third of the median there."""
 LEAST_OVERHEAD = 0.5
-"""Part of the vector step that is not the environments' own, from which processes do not pay."""
+"""If more than this part of a vector step is not the environments' own work, processes are not worth it."""
 COPIES = re.compile(r"^(_?deepcopy\w*|copy|_?concatenate\w*|_save_obs|_obs_from_buf|copy_obs_dict|_stack_obs)$")
 LEAST_COPY_NS = 200_000
 FEWEST_CALLS = 20
@@ -48,7 +48,7 @@ and keep arrays out of `info`, which is copied deeply at each step by some vecto
 
 
 def find(loop: Loop) -> Causes:
-    """Find vector environments that cost more than what they hold."""
+    """Find vector environments that cost more than the environments in them."""
     steps = worker_steps(loop)
     return _processes(loop, steps) if steps else _copies(loop)
 

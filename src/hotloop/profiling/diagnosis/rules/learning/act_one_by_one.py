@@ -22,7 +22,7 @@ from hotloop.profiling.trace.model import Node
 
 FEWEST_ENVS = 4
 FOR_EACH = 0.8
-"""Acting calls for each environment step from which the policy is called separately for every environment."""
+"""With this many acting calls per environment step, the policy is called separately for each environment."""
 ARITHMETIC = 4.0
 """A batch of a few rows reaches about a quarter of the machine's peak on one core."""
 ADVICE = """\

@@ -28,7 +28,7 @@ from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop, total_ns
 FEWEST_ENVS = 32
 ENVS_PER_UPDATE = 64
 TOO_MANY = 4.0
-"""How many times the target it takes before it is called too many."""
+"""This multiple of the target is too many."""
 LEAST_SHARE = 0.5
 
 

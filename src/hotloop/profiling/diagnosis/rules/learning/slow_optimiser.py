@@ -40,7 +40,7 @@ An ensemble of N equal networks has N times fewer tensors as one network of [N, 
 
 def find(loop: Loop) -> Causes:
     """Find steps of optimisers that go through many tensors one by one."""
-    # Counts of spans that are not timed for a while are their parent's: no optimiser's step, but what contains it.
+    # While an optimiser's spans are not timed, its counts go to their parent, which is not a step.
     stepping = [node for node in loop.spans if node.phase is Phase.OPTIMISE and node.calls]
     nodes = [each for each in stepping if loop.counted("optimiser_tensors", each) >= FEWEST_TENSORS * each.calls]
     if not nodes:

@@ -42,7 +42,7 @@ from hotloop.profiling.trace.drift import BLOCKS, Blocks, Floats, compare, cut, 
 LEAST_GROWTH = 1.4
 """From the first third of the loop to its last, against the rest of the loop."""
 LEAST_ALONE = 1.2
-"""And by itself."""
+"""The same, not compared with the rest of the loop."""
 LEAST_TREND = 0.7
 """Kendall's tau: of six blocks, 13 of 15 pairs are in order."""
 LEAST_SHARE = 0.02
@@ -66,7 +66,7 @@ weights that get no gradient decay towards zero, and below 1e-38 a processor nee
 
 @dataclass(frozen=True)
 class Place:
-    """A node of the call tree over the blocks in which calls of it were timed."""
+    """A node of the call tree, over the blocks in which its calls were timed."""
 
     node: int
     blocks: NDArray[np.int64]
@@ -83,7 +83,7 @@ class Place:
 
 
 def find(loop: Loop) -> Causes:
-    """Find places whose cost a call grows over the run."""
+    """Find places whose cost per call grows during the run."""
     blocks = cut(loop.trace)
     if blocks is None or not loop.thread.stretches:
         return []

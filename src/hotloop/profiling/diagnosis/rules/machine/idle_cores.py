@@ -29,9 +29,9 @@ from hotloop.profiling.trace.model import Node
 
 COMPUTES = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.ACT})
 LEAST_FLOPS = 5e8
-"""Arithmetic of one call from which dividing it among threads pays: five to ten milliseconds of one core."""
+"""Arithmetic of a call that is worth dividing among threads: five to ten milliseconds of one core."""
 LEAST_SPEED = 0.2
-"""Part of one core's peak that a call must reach: below, it is bound by something else than arithmetic."""
+"""Part of one core's peak that a call must reach: slower calls are not bound by arithmetic."""
 PARALLEL = 0.9
 """Part of a large call that is divided among threads; the rest is Python, allocation and small operations."""
 LEAST_IDLE = 0.7

@@ -23,7 +23,7 @@ from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 
 BOOKKEEPING = re.compile(r"\.(on_step|on_rollout_end|_update_info_buffer)$")
-"""Spans of the phase that write nothing themselves: what a library keeps for later, and callbacks."""
+"""Spans of the logging phase that write nothing: a library's own statistics, and callbacks."""
 WRITES = re.compile(
     r"\.flush\(|\bos\.fsync\(|\.writerows?\(|\.to_csv\(|\bjson\.dump\(|\b(file|log|csv|out|stream|handle|f)\w*\.write\("
     r"|\bopen\([^)]*,\s*(mode\s*=\s*)?['\"][aw]\+?['\"]|\bsys\.std(out|err)\.write\("
@@ -74,9 +74,9 @@ def outermost_writer(loop: Loop, node: Node) -> Node | None:
 
 
 def _residual(loop: Loop, spanned: list[Atom], plain: list[Atom], calls: int) -> Residual:
-    """What is left when a round of logging happens once in 100 steps; nothing is gained where it does already.
+    """Predict the time that is left with one round of logging per 100 steps.
 
-    How often a plain line runs is not known, so that its bound is wide.
+    It is unknown how often a plain line runs, so its bounds are wide.
     """
     lines = max(len(hot_lines(spanned)), 1)
     rounds = calls / lines / max(loop.vector_steps, 1)

@@ -21,15 +21,15 @@ from hotloop.profiling.trace.model import Node
 
 COMPUTES = LEARNING | {Phase.ACT}
 TOO_MANY = 1.25
-"""Busy threads for each core; up to here the scheduler hides it."""
+"""Busy threads per core; fewer are hidden by the scheduler."""
 FEWEST_CALLS = 20
 WAITING = 0.6
-"""A network's code that is on the processor for less of its time than this waits for the other threads of its pool."""
+"""A network that is running for less than this part of its time waits for the other threads of its pool."""
 LEAST_BUSY, LEAST_STARVED = 0.05, 0.01
 """The least cores kept busy by others, and the least share of time without a core, that the evidence mentions."""
 LEAST_SAMPLES = 50
 SMALL_NS = 10_000_000
-"""A call that takes less at best gains nothing by a second thread that is worth the waiting."""
+"""If a call takes less than this at best, a second thread gains less than the waiting costs."""
 ADVICE = """\
 Use one thread for small networks, and never more than the cores left over by the environments:
     torch.set_num_threads(1)             # first lines of the script; also in every worker
@@ -89,7 +89,7 @@ def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
 
 
 def _others(loop: Loop, busy: float) -> str:
-    """Say what is known of those who keep the cores busy: other programs are not in the recording."""
+    """Describe what keeps the cores busy, as far as it is known: other programs are not in the recording."""
     starved = loop.trace.main.counts.get("starved_ns", 0) / loop.wall_ns
     facts = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
     facts += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []

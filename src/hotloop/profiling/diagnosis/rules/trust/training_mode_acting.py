@@ -33,7 +33,7 @@ probabilities used in the update must come from the same mask."""
 
 
 def find(loop: Loop) -> Causes:
-    """Find acting whose forward passes were made in training mode."""
+    """Find forward passes in training mode that choose actions."""
     acting = [node for node in loop.spans if Phase.ACT in loop.phases(node)]
     noisy = {name: sum(loop.counted(name, node) for node in acting) for name in KINDS}
     places = [node for node in acting if any(node.counts.get(name) for name in KINDS)]
