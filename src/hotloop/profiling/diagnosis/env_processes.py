@@ -1,18 +1,18 @@
-"""Where environments are stepped: in the main thread one after the other, or in processes of their own."""
+"""Whether environments are stepped in the main thread, one after the other, or in worker processes."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.selection import bare_name
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
-from hotloop.profiling.trace.model import Node, Thread
+from hotloop.profiling.diagnosis.selection import bare_name, most_time
+from hotloop.profiling.diagnosis.time_slices import Atom, Line, Loop
+from hotloop.profiling.trace.model import Node, Process, Thread
 
 LEAST_STEPS = 0.3
-"""Part of the run's environment steps that worker processes must have counted: their windows are not the main's."""
+"""Part of the run's environment steps that worker processes must have counted. It is not 1, because their windows
+begin and end at other times than those of the main process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,31 +49,30 @@ def worker_steps(loop: Loop) -> Steps | None:
         return None
     nodes = [node for process in workers for node in outermost_steps(process.main_thread)]
     nodes = [node for node in nodes if node.name.endswith("step")]
-    calls = sum(node.calls for node in nodes)
-    median_ns = _mean(nodes, "p50_ns") / max(calls, 1)
-    return Steps(len(workers), median_ns, _mean(nodes, "min_ns") / calls) if median_ns else None
-
-
-def _mean(nodes: list[Node], field: str) -> float:
-    return float(sum(getattr(node, field) * node.calls for node in nodes))
+    calls = max(sum(node.calls for node in nodes), 1)
+    median_ns = sum(node.p50_ns * node.calls for node in nodes) / calls
+    fastest_ns = sum(node.min_ns * node.calls for node in nodes) / calls
+    return Steps(len(workers), median_ns, fastest_ns) if median_ns else None
 
 
 def idle_cores(loop: Loop) -> float:
     """Return the average number of cores that no process of this run uses."""
-    used_ns = 0.0
-    for process in loop.trace.processes:
-        own_ns = sum(thread.cpu_ns for thread in process.threads)
-        used_ns += float(max(process.counts.get("cpu_ns", 0), own_ns))
+    used_ns = sum(map(used_cpu_ns, loop.trace.processes))
     return max(float(loop.machine.cores or 1) - used_ns / max(loop.wall_ns, 1.0), 0.0)
 
 
-def stepped_from(atoms: Iterable[Atom]) -> tuple[str, int] | None:
-    """Return file and line of the user's call that steps the vector environment, outside of any `step`."""
-    callers: Counter[tuple[str, int]] = Counter()
+def used_cpu_ns(process: Process) -> float:
+    """Return the processor time of a process: as the system counted it, but at least that of its threads."""
+    return float(max(process.counts.get("cpu_ns", 0), sum(thread.cpu_ns for thread in process.threads)))
+
+
+def stepped_from(atoms: Iterable[Atom]) -> Line | None:
+    """Return the line of the user's call that steps the vector environment, outside of any `step`."""
+    callers: list[tuple[Line, float]] = []
     for atom in atoms:
         steps = [i for i, each in enumerate(atom.stack) if bare_name(each) in ("step", "step_wait")]
         outside = atom.stack[steps[-1] + 1 :] if steps else ()
         caller = next((each for each in outside if each.own), None)
         if caller is not None:
-            callers[caller.file, caller.line] += round(atom.ns)
-    return callers.most_common(1)[0][0] if callers else None
+            callers.append(((caller.file, caller.line), atom.ns))
+    return most_time(callers)

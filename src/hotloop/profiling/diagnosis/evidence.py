@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from hotloop import numbers
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.selection import total_ns
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.time_slices import Atom, Line, Loop, total_ns
 
 percent = numbers.short_percent
 duration = numbers.duration
@@ -28,20 +27,18 @@ class HotLine:
 
 def hot_lines(atoms: Iterable[Atom]) -> list[HotLine]:
     """Return the own lines of the atoms, hottest first."""
-    found: dict[tuple[str, int], HotLine] = {}
+    found: dict[Line, HotLine] = {}
     for atom in atoms:
-        if atom.own is None:
-            continue
-        key = (atom.own.file, atom.own.line)
-        before = found[key].ns if key in found else 0.0
-        found[key] = HotLine(*key, atom.own.text, before + atom.ns)
+        if atom.line is not None:
+            before = found[atom.line].ns if atom.line in found else 0.0
+            found[atom.line] = HotLine(*atom.line, atom.text, before + atom.ns)
     return sorted(found.values(), key=lambda line: (-line.ns, line.file, line.line))
 
 
-def meeting_line(atoms: Sequence[Atom], least: float = 0.8) -> tuple[str, int] | None:
-    """Return file and line of the innermost own call through which at least `least` of the time goes."""
-    through: dict[tuple[str, int], float] = {}
-    depth: dict[tuple[str, int], int] = {}
+def meeting_line(atoms: Sequence[Atom], least: float = 0.8) -> Line | None:
+    """Return the innermost own call through which at least `least` of the time goes."""
+    through: dict[Line, float] = {}
+    depth: dict[Line, int] = {}
     for atom in atoms:
         own = [(frame.file, frame.line) for frame in reversed(atom.stack) if frame.own]
         for i, line in enumerate(dict.fromkeys(own)):

@@ -72,7 +72,9 @@ class Cause:
     atoms: frozenset[int]
     """Indices into `Loop.atoms`."""
     evidence: tuple[str, ...]
-    advice: str
+    """Empty texts are left out."""
+    advice: str = ""
+    """By default the rule's `ADVICE`."""
     residual: Residual = UNCHANGED
     rule: str = ""
     """Name of the rule's module; `rules.find_causes` sets it."""
@@ -102,7 +104,8 @@ def amdahl(share: float, residual: float) -> float:
     return 1.0 / max(left, 1e-3)
 
 
-def clamped(mid: float, low: float, high: float) -> Residual:
-    """Make a residual whose three numbers lie in 0..1 and in order."""
+def clamped(mid: float, low: float | None = None, high: float | None = None) -> Residual:
+    """Make a residual whose three numbers lie in 0..1 and in order. By default, bounds are half and twice `mid`."""
+    low, high = mid / 2 if low is None else low, 2 * mid if high is None else high
     mid = min(max(mid, 0.0), 1.0)
     return Residual(mid, min(max(low, 0.0), mid), max(min(high, 1.0), mid))

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import hot_lines, percent
 from hotloop.profiling.diagnosis.finding import Cause, Finding, amdahl
+from hotloop.profiling.diagnosis.selection import indices, most_time
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 
 Z90 = 1.645
@@ -64,14 +65,17 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
     if cause.informs:
         low = high = 0.0
     gain = amdahl(saved, 0.0)
-    file, line = cause.blame or _blame(atoms)
+    lines = hot_lines(atoms)
+    file, line = cause.blame or ((lines[0].file, lines[0].line) if lines else ("", 0))
     seen = sum(atom.n for atom in atoms)
     sampled = f"{percent(share)} of the loop's time ({seen} stack samples)"
+    emptied = f"it empties the caches: some {percent(cold)} more, in what runs after it" if cold >= LEAST_COLD else ""
     return Finding(
         rule=cause.rule,
         title=cause.title,
-        phase=_largest(atoms, lambda atom: Phase.OWN if atom.node.kind == "gap" else atom.node.phase),
-        span=cause.span or _largest(atoms, lambda atom: span_name(loop, atom)),
+        phase=most_time((Phase.OWN if atom.node.kind == "gap" else atom.node.phase, atom.ns) for atom in atoms)
+        or Phase.OTHER,
+        span=cause.span or most_time((span_name(loop, atom), atom.ns) for atom in atoms) or "",
         file=file,
         line=line,
         share=share,
@@ -79,7 +83,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
         gain_low=amdahl(low, 0.0) ** LESS,
         gain_high=amdahl(high, 0.0) ** MORE,
         score=math.log(gain),
-        evidence=(sampled, *cause.evidence, *_cold_evidence(cold)),
+        evidence=tuple(filter(None, (sampled, *cause.evidence, emptied))),
         advice=cause.advice,
     )
 
@@ -94,17 +98,13 @@ def cold_share(loop: Loop, cause: Cause, share: float) -> float:
     return min(cause.sweeps * COLD_NS / loop.wall_ns, COLD_OF_SWEEP * share, COLD_OF_REST * (1.0 - share))
 
 
-def _cold_evidence(cold: float) -> list[str]:
-    return [f"it empties the caches: some {percent(cold)} more, in what runs after it"] if cold >= LEAST_COLD else []
-
-
 def share_error(loop: Loop, atoms: Sequence[Atom]) -> float:
     """Return the standard error of the atoms' share of wall time.
 
     A node's self time is measured; only which part of it the stacks show is a binomial estimate. So the
     variance is the sum over nodes of (self / wall)² p (1 - p) / n, and nothing for a node claimed whole.
     """
-    claimed = {atom.index for atom in atoms}
+    claimed = indices(atoms)
     samples: dict[int, int] = {}
     inside: dict[int, float] = {}
     for atom in loop.atoms:
@@ -129,16 +129,3 @@ def span_name(loop: Loop, atom: Atom) -> str:
 
 def _gain(loop: Loop, cause: Cause) -> float:
     return amdahl(loop.share(loop.atoms[i] for i in cause.atoms), cause.residual.mid)
-
-
-def _blame(atoms: Sequence[Atom]) -> tuple[str, int]:
-    lines = hot_lines(atoms)
-    return (lines[0].file, lines[0].line) if lines else ("", 0)
-
-
-def _largest(atoms, key):
-    """Return the key with the most time."""
-    total: dict = {}
-    for atom in atoms:
-        total[key(atom)] = total.get(key(atom), 0.0) + atom.ns
-    return max(total, key=lambda each: (total[each], str(each)))

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, percent, size
-from hotloop.profiling.diagnosis.selection import bare_name, indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import bare_name, indices
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.printed_timings import Claim, LayerWork
 
 FILLERS = frozenset({"forward", "fwd", "pass", "layer", "time", "timing", "the"})
@@ -20,7 +20,7 @@ STATISTIC = re.compile(r"\b(mean|avg|average|median|min|max|std|p\d\d|per|each|l
 """Names of values that are printed under a total but are not parts of it."""
 FEWEST_PRINTS = 3
 MOSTLY = 0.3
-"""Share of the loop from which convolutions are mentioned."""
+"""Smallest share of the loop at which convolutions are mentioned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ def convolutions(loop: Loop) -> Convolutions | None:
 def convolution_evidence(loop: Loop) -> list[str]:
     """Compare convolutions with sampling, if convolutions take a large part of the time and more than sampling."""
     found = convolutions(loop)
-    sampling_ns = total_ns(loop.where(lambda atom: Phase.SAMPLE in loop.phases(atom.node)))
+    sampling_ns = total_ns(loop.within(Phase.SAMPLE))
     if found is None or found.ns < max(MOSTLY * loop.wall_ns, sampling_ns):
         return []
     return [

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from typing import TypeVar
 
 from hotloop.profiling.diagnosis.finding import Residual, clamped
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
-from hotloop.profiling.trace.model import Frame
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Function, Loop, total_ns
+from hotloop.profiling.trace.model import Frame, Sample
 
-Function = tuple[str, str]
-"""File and name of a function."""
-
+Key = TypeVar("Key", bound=Hashable)
 
 HOST_SYNC = re.compile(r"\.(item|tolist|cpu|numpy)\(|\b(float|int|bool)\((?!['\"])")
 """A tensor's value fetched into Python."""
@@ -31,14 +30,9 @@ def bare_name(frame: Frame) -> str:
     return frame.function.rsplit(".", 1)[-1]
 
 
-def own_text(atom: Atom) -> str:
-    """Return the source of the innermost own line, "" if there is none."""
-    return atom.own.text if atom.own else ""
-
-
 def matching(atoms: Iterable[Atom], pattern: re.Pattern[str]) -> list[Atom]:
     """Return the atoms whose innermost own line matches."""
-    return [atom for atom in atoms if pattern.search(own_text(atom))]
+    return [atom for atom in atoms if pattern.search(atom.text)]
 
 
 def grow(seeds: Sequence[Atom], pool: Iterable[Atom], least: float = 0.5) -> list[Atom]:
@@ -46,18 +40,13 @@ def grow(seeds: Sequence[Atom], pool: Iterable[Atom], least: float = 0.5) -> lis
 
     A function that builds a batch badly is replaced as a whole, with the lines around the bad one.
     """
-    wanted = {atom.index for atom in seeds}
-    bad: dict[Function, float] = {}
-    whole: dict[Function, float] = {}
-    pool = list(pool)
-    for atom in pool:
-        if atom.own is not None:
-            key = function_of(atom.own)
-            whole[key] = whole.get(key, 0.0) + atom.ns
-            if atom.index in wanted:
-                bad[key] = bad.get(key, 0.0) + atom.ns
-    taken = {key for key, ns in bad.items() if ns >= least * whole[key]}
-    return [atom for atom in pool if atom.index in wanted or (atom.own is not None and function_of(atom.own) in taken)]
+    wanted, pool = indices(seeds), list(pool)
+    taken = set()
+    for function, atoms in by_function(pool).items():
+        bad = [atom for atom in atoms if atom.index in wanted]
+        if bad and total_ns(bad) >= least * total_ns(atoms):
+            taken.add(function)
+    return [atom for atom in pool if atom.index in wanted or atom.function in taken]
 
 
 def with_callers(loop: Loop, claimed: Sequence[Atom], least: float = 0.65) -> list[Atom]:
@@ -66,7 +55,7 @@ def with_callers(loop: Loop, claimed: Sequence[Atom], least: float = 0.65) -> li
     Functions that also run learning, such as `main`, are not claimed. Two thirds are enough, because stacks are sampled
     more often where the interpreter lock is released, in library calls, than in plain Python.
     """
-    wanted = {atom.index for atom in claimed}
+    wanted = indices(claimed)
     inside: dict[Function, float] = {}
     whole: dict[Function, float] = {}
     for atom in loop.atoms:
@@ -91,14 +80,9 @@ def by_function(atoms: Iterable[Atom]) -> dict[Function, list[Atom]]:
     """Group atoms by the function of their innermost own line; those without one are left out."""
     groups: dict[Function, list[Atom]] = {}
     for atom in atoms:
-        if atom.own is not None:
-            groups.setdefault(function_of(atom.own), []).append(atom)
+        if atom.function is not None:
+            groups.setdefault(atom.function, []).append(atom)
     return groups
-
-
-def total_ns(atoms: Iterable[Atom]) -> float:
-    """Return the time of the atoms."""
-    return sum(atom.ns for atom in atoms)
 
 
 def busy_ns(atoms: Iterable[Atom]) -> float:
@@ -112,7 +96,20 @@ def indices(atoms: Iterable[Atom]) -> frozenset[int]:
     return frozenset(atom.index for atom in atoms)
 
 
-def left_over(atoms: Iterable[Atom], mid_ns: float, low_ns: float, high_ns: float) -> Residual:
-    """Make a residual from the processor time that the fixed code is expected to take instead."""
-    whole = max(busy_ns(atoms), 1.0)
-    return clamped(mid_ns / whole, low_ns / whole, high_ns / whole)
+def left_over(atoms: Iterable[Atom], mid_ns: float, low: float = 0.5, high: float = 2.0) -> Residual:
+    """Make a residual from the processor time that the fixed code is expected to take; bounds are multiples of it."""
+    mid = mid_ns / max(busy_ns(atoms), 1.0)
+    return clamped(mid, low * mid, high * mid)
+
+
+def passes_through(at: Atom | Sample, files: re.Pattern[str]) -> bool:
+    """Return whether the stack passes through a file whose path matches."""
+    return any(files.search(frame.file) for frame in at.stack)
+
+
+def most_time(times: Iterable[tuple[Key, float]]) -> Key | None:
+    """Return the key with the largest sum of times; None if there are no keys."""
+    total: dict[Key, float] = {}
+    for key, ns in times:
+        total[key] = total.get(key, 0.0) + ns
+    return max(total, key=lambda key: (total[key], str(key)), default=None)

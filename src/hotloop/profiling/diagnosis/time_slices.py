@@ -7,6 +7,7 @@ a stack. So the atoms of a loop sum exactly to its wall time, and a rule claims 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,12 +19,16 @@ from hotloop.profiling.trace.reading.records import Machine
 
 LEARNING = frozenset({Phase.SAMPLE, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS})
 ENVIRONMENT = frozenset({Phase.ENV, Phase.RENDER, Phase.OBSERVE})
+Function = tuple[str, str]
+"""File and name of a function."""
+Line = tuple[str, int]
+"""File and number of a line."""
 SYNCS = ("host_syncs.item", "host_syncs.cpu", "host_syncs.numpy", "host_syncs.tolist")
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
-    """The smallest piece of time that can be blamed."""
+    """The smallest piece of time that a rule can claim."""
 
     index: int
     node: Node
@@ -35,6 +40,26 @@ class Atom:
     """Samples behind it."""
     own: Frame | None
     """The innermost frame of the user's own code."""
+
+    @property
+    def text(self) -> str:
+        """Source of the innermost own line, "" if there is none."""
+        return self.own.text if self.own else ""
+
+    @property
+    def function(self) -> Function | None:
+        """The function of the innermost own line."""
+        return (self.own.file, self.own.function) if self.own else None
+
+    @property
+    def line(self) -> Line | None:
+        """The innermost own line."""
+        return (self.own.file, self.own.line) if self.own else None
+
+
+def total_ns(atoms: Iterable[Atom]) -> float:
+    """Return the time of the atoms."""
+    return sum(atom.ns for atom in atoms)
 
 
 @dataclass(frozen=True)
@@ -48,21 +73,25 @@ class Loop:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Counters of the main process; of all others together for what only they count.
+        """Counters of the main process; the sum of all others for what only they count.
 
         A step of worker environments is counted by the worker and again by the vector environment in the
         main process: it is one step.
         """
-        total: dict[str, int] = {}
+        total: Counter[str] = Counter()
         for process in self.trace.processes[1:]:
-            for name, amount in process.counts.items():
-                total[name] = total.get(name, 0) + amount
-        return total | {name: amount for name, amount in self.trace.main.counts.items() if amount}
+            total.update(process.counts)
+        return dict(total) | {name: amount for name, amount in self.trace.main.counts.items() if amount}
 
     @property
     def machine(self) -> Machine:
         """The machine that the run was recorded on."""
         return self.trace.machine
+
+    @cached_property
+    def spans(self) -> tuple[Node, ...]:
+        """The spans of the main thread."""
+        return tuple(node for node in self.thread.nodes if node.kind == "span")
 
     @property
     def env_steps(self) -> int:
@@ -114,12 +143,15 @@ class Loop:
     @cached_property
     def env_names(self) -> frozenset[str]:
         """Names of the spans that belong to the environment."""
-        nodes = self.thread.nodes
-        return frozenset(each.name for each in nodes if each.kind == "span" and each.phase in ENVIRONMENT)
+        return frozenset(each.name for each in self.spans if each.phase in ENVIRONMENT)
 
     def where(self, wanted: Callable[[Atom], bool]) -> list[Atom]:
         """Return the atoms that satisfy a condition."""
         return [atom for atom in self.atoms if wanted(atom)]
+
+    def within(self, phase: Phase) -> list[Atom]:
+        """Return the atoms of a phase, including those of other phases inside it."""
+        return self.where(lambda atom: phase in self.phases(atom.node))
 
     def of_nodes(self, nodes: Iterable[Node]) -> list[Atom]:
         """Return the atoms of some nodes."""
@@ -130,25 +162,28 @@ class Loop:
         """Return the atoms of some nodes and of everything below them."""
         return self.of_nodes(each for node in nodes for each in self.thread.subtree(node))
 
+    def inside(self, node: Node, phases: frozenset[Phase]) -> bool:
+        """Return whether a node is inside a span of one of these phases; its own phase does not count."""
+        return any(each.kind == "span" and each.phase in phases for each in self.lineage(node)[1:])
+
     def outermost(self, node: Node, phase: Phase) -> Node | None:
         """Return the outermost span of a phase that contains a node; None if there is none."""
-        spans = [each for each in self.lineage(node) if each.kind == "span" and each.phase is phase]
-        return spans[-1] if spans else None
+        lineage = reversed(self.lineage(node))
+        return next((each for each in lineage if each.kind == "span" and each.phase is phase), None)
 
     @cached_property
     def untimed(self) -> dict[str, float]:
-        """By counter: all that was counted, for what was counted while spans were timed.
+        """By counter: its total, divided by what was counted while spans were timed.
 
-        While the recorder times nothing, in order to save time, counts go to the root. They are shared out
-        as they were in the rest of the time.
+        While the recorder times no spans, in order to save time, counts go to the root. They are assumed to be
+        distributed as in the rest of the time.
         """
-        lit: dict[str, int] = {}
+        timed: Counter[str] = Counter()
         for node in self.thread.nodes:
             if node.kind != "root":
-                for name, amount in node.counts.items():
-                    lit[name] = lit.get(name, 0) + amount
+                timed.update(node.counts)
         counts = self.trace.main.counts
-        return {name: max(counts.get(name, 0) / amount, 1.0) for name, amount in lit.items() if amount}
+        return {name: max(counts.get(name, 0) / amount, 1.0) for name, amount in timed.items() if amount}
 
     def counted(self, name: str, node: Node) -> float:
         """Return a counter's amount in a node over the whole loop."""
@@ -161,7 +196,7 @@ class Loop:
 
     def share(self, atoms: Iterable[Atom]) -> float:
         """Return the share of wall time that the atoms take."""
-        return sum(atom.ns for atom in atoms) / self.wall_ns if self.wall_ns else 0.0
+        return total_ns(atoms) / self.wall_ns if self.wall_ns else 0.0
 
 
 def study(trace: Trace) -> Loop:

@@ -223,8 +223,9 @@ def _functions(seen: LookRecord, pace: Pace) -> tuple[tuple[FunctionRow, ...], t
     scale = python_scale(seen, look)
     own_ns = [row.self_ns * (1.0 if row.kind == "native" else scale) for row in rows]
     whole = sum(own_ns) or 1.0
+    iterations = max(look.iterations, 1)
     found = [
-        _function_row(row, own, row.python_ns * scale + row.native_ns, (whole, max(look.iterations, 1)))
+        _function_row(row, own, row.python_ns * scale + row.native_ns, whole, iterations)
         for row, own in zip(rows, own_ns, strict=True)
     ]
     found.sort(key=lambda row: (-row.self_s, row.name))
@@ -245,8 +246,7 @@ def python_scale(seen: LookRecord, look: Look) -> float:
     return min(max((look.untraced_s * look.iterations * 1e9 - native) / python, least), 1.0)
 
 
-def _function_row(row: FunctionRecord, own_ns: float, total_ns: float, of: tuple[float, int]) -> FunctionRow:
-    whole, iterations = of
+def _function_row(row: FunctionRecord, own_ns: float, total_ns: float, whole: float, iterations: int) -> FunctionRow:
     calls = row.calls
     mean_s = own_ns / calls / 1e9 if calls else 0.0
     return FunctionRow(
@@ -277,32 +277,20 @@ def _call_rows(
     tree: tuple[CallRecord, ...], functions: dict[int, FunctionRecord], scale: float, whole: float
 ) -> list[CallRow]:
     """Return the call tree as indented rows, largest branch first."""
-    below: dict[int, list[int]] = {}
-    for i, row in enumerate(tree):
-        if row.function in functions:
-            below.setdefault(row.parent, []).append(i)
     total = [row.python_ns * scale + row.native_ns for row in tree]
+    below: dict[int, list[int]] = {}
+    for i in sorted(range(len(tree)), key=lambda i: total[i]):
+        if tree[i].function in functions:
+            below.setdefault(tree[i].parent, []).append(i)
     rows: list[CallRow] = []
-    waiting = [(i, 0, at == 0) for at, i in enumerate(sorted(below.get(-1, []), key=lambda i: total[i]))]
+    waiting = [(i, 0) for i in below.get(-1, ())]
     while waiting:
-        i, depth, last = waiting.pop()
-        function = functions[tree[i].function]
-        factor = 1.0 if function.kind == "native" else scale
-        rows.append(
-            CallRow(
-                depth,
-                function.name,
-                function.kind,
-                tree[i].calls,
-                total[i] / 1e9,
-                tree[i].self_ns * factor / 1e9,
-                total[i] / whole,
-                last,
-            )
-        )
-        waiting += [
-            (each, depth + 1, at == 0) for at, each in enumerate(sorted(below.get(i, []), key=lambda each: total[each]))
-        ]
+        i, depth = waiting.pop()
+        row, function = tree[i], functions[tree[i].function]
+        self_s = row.self_ns * (1.0 if function.kind == "native" else scale) / 1e9
+        share, last = total[i] / whole, i == below[row.parent][0]
+        rows.append(CallRow(depth, function.name, function.kind, row.calls, total[i] / 1e9, self_s, share, last))
+        waiting += [(each, depth + 1) for each in below.get(i, ())]
     return rows
 
 
@@ -332,31 +320,28 @@ def _layers(seen: LayersRecord) -> tuple[LayerRow, ...]:
         if rows[i].parent >= 0:
             backward[rows[i].parent] += backward[i]
     whole = sum(row.forward_ns + backward[i] for i, row in enumerate(rows) if row.parent < 0) or 1
-    order = _parents_first(rows)
-    return tuple(
-        LayerRow(
-            name=rows[i].path,
-            module=rows[i].cls,
-            depth=rows[i].depth,
-            calls=rows[i].calls,
-            grad_calls=rows[i].grad_calls,
-            forward_s=rows[i].forward_ns / 1e9,
-            backward_s=backward[i] / 1e9,
-            share=(rows[i].forward_ns + backward[i]) / whole,
-            forward_mean_s=rows[i].forward_ns / max(rows[i].calls, 1) / 1e9,
-            backward_mean_s=backward[i] / max(rows[i].grad_calls, 1) / 1e9,
-        )
-        for i in order
-    )
-
-
-def _parents_first(rows: tuple[LayerRecord, ...]) -> list[int]:
     below: dict[int, list[int]] = {}
-    for i, row in enumerate(rows):
-        below.setdefault(row.parent, []).append(i)
-    order: list[int] = []
-    waiting = below.get(-1, [])[::-1]
+    for i in reversed(range(len(rows))):
+        below.setdefault(rows[i].parent, []).append(i)
+    found: list[LayerRow] = []
+    waiting = below.get(-1, [])
     while waiting:
-        order.append(waiting.pop())
-        waiting += below.get(order[-1], [])[::-1]
-    return order
+        i = waiting.pop()
+        found.append(_layer_row(rows[i], backward[i], whole))
+        waiting += below.get(i, ())
+    return tuple(found)
+
+
+def _layer_row(row: LayerRecord, backward_ns: int, whole: int) -> LayerRow:
+    return LayerRow(
+        name=row.path,
+        module=row.cls,
+        depth=row.depth,
+        calls=row.calls,
+        grad_calls=row.grad_calls,
+        forward_s=row.forward_ns / 1e9,
+        backward_s=backward_ns / 1e9,
+        share=(row.forward_ns + backward_ns) / whole,
+        forward_mean_s=row.forward_ns / max(row.calls, 1) / 1e9,
+        backward_mean_s=backward_ns / max(row.grad_calls, 1) / 1e9,
+    )

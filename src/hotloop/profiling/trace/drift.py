@@ -168,7 +168,7 @@ def drift(trace: Trace) -> Drift | None:
     factors = compare(early, late)
     phases = phase_costs(trace, (early, late))
     cost = blocks.seconds / blocks.counts["env_steps"]
-    dearer = worth(factors.cost_per_step, LEAST_COST) and goes_one_way(cost)
+    dearer = worth(factors.cost_per_step, LEAST_COST) and abs(trend(cost)) >= LEAST_TREND
     longer = _episodes_changed(blocks, early, late, factors)
     if not dearer and not longer:
         return None
@@ -195,11 +195,6 @@ def compare(early: Part, late: Part) -> Factors:
 def worth(factor: float, least: float) -> bool:
     """Return whether a factor is far enough from 1, up or down."""
     return abs(math.log(factor)) >= math.log(least)
-
-
-def goes_one_way(values: Floats, least: float = LEAST_TREND) -> bool:
-    """Return whether values rise, or fall, almost monotonically (Kendall's tau)."""
-    return abs(trend(values)) >= least
 
 
 def trend(values: Floats) -> float:

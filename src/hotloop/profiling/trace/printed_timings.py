@@ -54,6 +54,7 @@ class LayerWork:
     module: str
     """Class of the module that contains it."""
     name: str
+    """Its name there: "conv1", "body.0"."""
     convolution: bool
     flops: Count
     """FLOPs of its smallest call."""

@@ -60,7 +60,6 @@ SCHEMAS: dict[str, pa.Schema] = {
         ("counts", pa.list_(pa.int64())),
     ),
 }
-STREAMS = ("windows", "spans", "counters", "samples", "memory", "raw")
 LATER_COLUMNS = {
     "memory": frozenset({"reserved_bytes", "starved_ns"}),
     "samples": frozenset({"gc_ns", "wait_ns", "io_ns", "starved_ns"}),
@@ -239,21 +238,18 @@ def read_file(folder: Path, table: str, budget: Budget | None = None) -> TableFi
     last = max(map(_last_window, stream.batches), default=-1)
     batches = [*stream.batches, *(each for each in tail.batches if _last_window(each) > last)]
     columns: dict[str, Ints] = {}
-    for each in SCHEMAS[table]:
-        parts = [_numbers_of(batch, each) for batch in batches]
-        columns[each.name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
+    for name in SCHEMAS[table].names:
+        parts = [
+            column_numbers(each.column(name)) if name in each.schema.names else np.zeros(each.num_rows, np.int64)
+            for each in batches
+        ]
+        columns[name] = np.concatenate(parts) if parts else np.zeros(0, np.int64)
     return TableFile(columns, stream.closed, stream.damage or tail.damage)
 
 
 def _last_window(batch: pa.RecordBatch) -> int:
     rows = batch.num_rows if "window" in batch.schema.names else 0
     return int(column_numbers(batch.column("window"))[rows - 1]) if rows else -1
-
-
-def _numbers_of(batch: pa.RecordBatch, field: pa.Field) -> Ints:
-    if field.name not in batch.schema.names:
-        return np.zeros(batch.num_rows, np.int64)
-    return column_numbers(batch.column(field.name))
 
 
 def read_totals(folder: Path, budget: Budget | None = None) -> Stream:

@@ -33,4 +33,4 @@ def find_causes(loop: Loop, rules: Iterable[ModuleType] = RULES) -> Causes:
     """Yield what the rules find."""
     for rule in rules:
         for cause in rule.find(loop):
-            yield replace(cause, rule=rule_name(rule))
+            yield replace(cause, rule=rule_name(rule), advice=cause.advice or rule.ADVICE)

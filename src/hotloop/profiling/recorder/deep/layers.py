@@ -1,4 +1,4 @@
-"""Time by layer: forward and backward of each torch module, in one update out of so many.
+"""Time by layer: forward and backward of each torch module, in one of every N updates.
 
 Forward is timed around the module's call. Backward is timed node by node: the nodes that a call has added to autograd's
 graph belong to the innermost module that is timed. Nothing is added to the graph, unlike with torch's own full backward
@@ -43,7 +43,7 @@ class Layer:
     """Calls that built a graph."""
     forward_ns: int = 0
     backward_calls: int = 0
-    """Graph nodes of it that were run."""
+    """How many of its graph nodes were run."""
     backward_ns: int = 0
 
 

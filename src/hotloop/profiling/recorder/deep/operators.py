@@ -25,7 +25,7 @@ QUIETLY = {"KINETO_LOG_LEVEL": "6"}
 
 
 class Operators:
-    """Sums of what torch's profiler sees, from `begin` to `end`, in the thread that calls them."""
+    """Sums of the operators that torch's profiler sees between `begin` and `end`, in the calling thread."""
 
     def __init__(self) -> None:
         self._torch = sys.modules.get("torch")
@@ -35,10 +35,10 @@ class Operators:
         self._events = 0
 
     def begin(self) -> None:
-        """Begin to listen.
+        """Start torch's profiler.
 
         Raises:
-            RuntimeError: Torch is not there, or its profiler is in use.
+            RuntimeError: Torch is not imported, or its profiler is in use.
         """
         if self._torch is None:
             raise RuntimeError("the script had not imported torch by then")
@@ -51,13 +51,13 @@ class Operators:
                 del os.environ[name]
 
     def step(self) -> None:
-        """Take what there is, if it may be much."""
+        """Sum up the events so far, if enough time has passed for there to be many."""
         if self._torch is not None and now_ns() - self._since_ns >= PART_NS:
             self._take()
             self._start(self._torch)
 
     def end(self) -> dict[str, Json]:
-        """Stop listening; return the sums, as JSON."""
+        """Stop torch's profiler; return the sums, as JSON."""
         self._take()
         ranked = sorted(self._sums.items(), key=lambda item: -item[1][1])[:MOST_OPERATORS]
         names = ("calls", "self_ns", "total_ns", "device_ns")
@@ -90,7 +90,7 @@ class Operators:
 def _calls(profiler: profile) -> Iterator[tuple[str, int, int, int]]:
     """Yield name, self time, total time and device time of each call, in ns.
 
-    Taken from the profiler's raw events, for its own tables take 0.1 ms an event to make: more than the training.
+    Uses the profiler's raw events, because making its own tables takes 0.1 ms per event, longer than the training.
     """
     on_host: dict[int, list[tuple[int, int, str]]] = {}
     results = profiler.profiler.kineto_results if profiler.profiler is not None else None
@@ -106,7 +106,7 @@ def _calls(profiler: profile) -> Iterator[tuple[str, int, int, int]]:
 
 
 def nested(calls: list[tuple[int, int, str]]) -> Iterator[tuple[str, int, int]]:
-    """Yield name, self time and total time of calls of one thread, of which some lie in others.
+    """Yield name, self time and total time of one thread's calls, which may be nested.
 
     Args:
         calls: Begin, negative length and name, sorted: a call comes before those in it. A call in one of the same

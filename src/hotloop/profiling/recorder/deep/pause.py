@@ -1,8 +1,8 @@
-"""Takes a stretch of the loop out of the recording: for measurements that would disturb the phases.
+"""Excludes a stretch of the loop from the recording, for measurements that would distort the phases.
 
-Meanwhile spans do nothing, the background thread stands still and counters are dropped. To the tables the stretch has
-not been: the window before it ends where it begins, the next one begins where it ends, and calls that are open
-across it are shorter by it. The hole between two windows is how a reader knows of it.
+Meanwhile spans do nothing, the background thread pauses, and counters are dropped. The tables do not contain the
+stretch: one window ends where it begins, the next begins where it ends, and its length is subtracted from calls that
+are open across it. A reader recognises it by the gap between two windows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from hotloop.spans import registry
 
 @contextmanager
 def background_held(recorder: Recorder) -> Iterator[None]:
-    """Pause the recorder's background thread and exclude this time from its schedule: for benches."""
+    """Pause the recorder's background thread and exclude this time from its schedule; used by benchmarks."""
     with recorder.working:
         recorder.sampler.hold(True)
         begin = now_ns()
@@ -30,7 +30,7 @@ def background_held(recorder: Recorder) -> Iterator[None]:
 
 
 class Pause:
-    """A stretch that is not recorded, from `begin` to `end`, which the same thread need not call."""
+    """A stretch that is not recorded, from `begin` to `end`. Different threads may call the two."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -43,12 +43,12 @@ class Pause:
         return registry.recording() and self._recorder.armed and not self.on
 
     def begin(self) -> None:
-        """Stop the recording here."""
+        """Pause the recording."""
         self._since_ns = self._recorder.pause()
         self.on = True
 
     def end(self) -> None:
-        """Go on with the recording here. Safe to call twice."""
+        """Resume the recording. Calling it twice is safe."""
         if not self.on:
             return
         self.on = False

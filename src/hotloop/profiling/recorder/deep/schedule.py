@@ -1,8 +1,8 @@
-"""Closer looks at a running loop: `--functions`, `--ops` and the layers of `--modules`.
+"""Runs deep profiling on a loop: `--functions`, `--ops` and the layers of `--modules`.
 
-The first two take some iterations each, after a warm-up, in which nothing else is recorded (`pausing`). An iteration is
-what lies between two counts of environment steps, so this listens to the counters: no other hook tells a loop's
-iterations in every kind of script. What is found is written at once, so that a run that is killed later has it.
+The first two trace some iterations each, after a warm-up; meanwhile nothing else is recorded (`pause`). An iteration
+ends when environment steps are counted, because that works in every kind of script. Therefore this replaces the
+function that counts. Results are written at once, so that a run that is killed later has them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Protocol
 
 from hotloop.clock import now_ns
@@ -34,26 +33,26 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 WARMUP = 100
-"""Iterations before the first look, if not said otherwise; and the first update, where there is one to come."""
+"""Iterations before tracing starts, unless --warmup is given. Tracing also waits for the first update."""
 PATIENCE_NS = 30_000_000_000
-"""How long that update is waited for, from the first step on."""
+"""How long to wait for that update, counted from the first step."""
 WRITE_NS = 2_000_000_000
-"""The layers' sums are written no more often."""
+"""Shortest time between two writes of the layers' sums."""
 
 
-class Look(Protocol):
-    """One closer look."""
+class DeepSample(Protocol):
+    """Traces some iterations."""
 
     def begin(self) -> None:
-        """Begin to look, as the last thing before the loop goes on."""
+        """Start tracing. Nothing else may happen before the loop continues."""
         ...
 
     def step(self) -> None:
-        """Take note of an iteration."""
+        """Handle the end of an iteration."""
         ...
 
     def end(self) -> dict[str, Json]:
-        """Stop looking; return what was seen."""
+        """Stop tracing; return the results."""
         ...
 
 
@@ -65,11 +64,10 @@ class Functions:
         self._costs = functions.costs_here()
 
     def begin(self) -> None:
-        """Begin to trace, below what is open now."""
+        """Start tracing, below the calls that are open now."""
         if sys.getprofile() is not None:
             raise RuntimeError("another profiler was at work by then")
-        frame: FrameType | None = sys._getframe(1)
-        self._began = functions.open_calls(frame)
+        self._began = functions.open_calls(sys._getframe(1))
         self._tracer.start(self._began)
 
     def step(self) -> None:
@@ -77,30 +75,31 @@ class Functions:
 
     def end(self) -> dict[str, Json]:
         """Stop; return functions and call tree."""
-        mine = sys.getprofile()
+        current = sys.getprofile()
         self._tracer.stop()
-        if mine is not self._tracer and not isinstance(getattr(mine, "__self__", None), functions.Tracer):
-            # Somebody else's, set meanwhile.
-            sys.setprofile(mine)
+        if current is not self._tracer and not isinstance(getattr(current, "__self__", None), functions.Tracer):
+            # Another profiler has replaced ours in the meantime.
+            sys.setprofile(current)
         return functions.collect(self._tracer, self._began, self._costs)
 
 
 class Tracing:
-    """Waits for the warm-up, takes the looks one after the other, and counts updates for the layers."""
+    """Waits for the warm-up, takes the deep samples one after the other, and counts updates for the layers."""
 
     def __init__(self, recorder: Recorder, folder: Path, options: RecordOptions, timed: layers.Layers | None) -> None:
         self._folder = folder
         self._options = options
+        self._warmup = WARMUP if options.warmup is None else options.warmup
         self._pause = Pause(recorder)
         self._layers = timed
         self._note = hot_path.note
         self._counters = {spans.counter_code(name): name for name in COUNTERS}
-        asked: tuple[tuple[str, int, Callable[[], Look]], ...] = (
+        samples: tuple[tuple[str, int, Callable[[], DeepSample]], ...] = (
             ("functions", options.functions, Functions),
             ("operators", options.ops, Operators),
         )
-        self._waiting = [(name, n, make) for name, n, make in asked if n]
-        self._look: Look | None = None
+        self._waiting = [(name, n, make) for name, n, make in samples if n]
+        self._sample: DeepSample | None = None
         self._name, self._wanted = "", 0
         self._thread = self._iterations = self._first_ns = 0
         self._updates = self._written_ns = 0
@@ -109,13 +108,13 @@ class Tracing:
             self._write(name, {"state": "waiting", "asked": n})
 
     def install(self) -> None:
-        """Begin to listen to the counters."""
+        """Start following the counters."""
         for module in (spans, envs):
             setattr(module, "note", self._noting)  # noqa: B010
         _current.append(self)
 
     def remove(self) -> None:
-        """Stop listening, and whatever is being looked at."""
+        """Stop following the counters, and end the deep sample that is running."""
         if self in _current:
             _current.remove(self)
         self._finish()
@@ -129,7 +128,7 @@ class Tracing:
         self._waiting = []
 
     def ignore(self) -> None:
-        """Stop listening to the counters, and timing layers."""
+        """Stop following the counters and timing layers."""
         if self._layers is not None:
             self._layers.on = False
         for module in (spans, envs):
@@ -138,10 +137,10 @@ class Tracing:
 
     def _noting(self, code: int, amount: int) -> None:
         name = self._counters.get(code)
-        if self._look is None:
+        if self._sample is None:
             self._note(code, amount)
         elif name is not None:
-            # The recorder is paused: what is counted now is added to its counts by whoever reads the run.
+            # The recorder is paused. `trace` adds these counts to the recorded ones.
             self._seen[name] += amount
         if name == "updates":
             self._updated(amount)
@@ -151,21 +150,21 @@ class Tracing:
     def _updated(self, amount: int) -> None:
         self._updates += amount
         timed = self._layers
-        if timed is not None and self._look is None:
+        if timed is not None and self._sample is None:
             timed.on_update()
             if now_ns() - self._written_ns >= WRITE_NS:
                 self._written_ns = now_ns()
                 self._write("layers", timed.content())
 
     def _stepped(self) -> None:
-        """An iteration has ended. The steps of the thread that stepped first are the loop's."""
+        """Handle the end of an iteration. Only the steps of the thread that stepped first count."""
         ident = threading.get_ident()
         if ident != self._thread:
             if self._thread:
                 return
             self._thread, self._first_ns = ident, now_ns()
         self._iterations += 1
-        if self._look is None:
+        if self._sample is None:
             if self._waiting and self._warm():
                 self._begin()
             return
@@ -173,13 +172,12 @@ class Tracing:
         if self._seen["iterations"] >= self._wanted:
             self._finish()
         else:
-            self._look.step()
+            self._sample.step()
 
     def _warm(self) -> bool:
-        asked = self._options.warmup
-        if self._iterations < (WARMUP if asked is None else asked) or not self._pause.possible:
+        if self._iterations < self._warmup or not self._pause.possible:
             return False
-        learns = asked is not None or self._updates > 0 or "torch" not in sys.modules
+        learns = self._options.warmup is not None or self._updates > 0 or "torch" not in sys.modules
         return learns or now_ns() - self._first_ns >= PATIENCE_NS
 
     def _begin(self) -> None:
@@ -191,21 +189,21 @@ class Tracing:
         self._pause.begin()
         try:
             self._write(name, {"state": "looking", "asked": wanted})
-            self._look = make()
-            self._look.begin()
+            self._sample = make()
+            self._sample.begin()
         except Exception as error:
-            self._look = None
+            self._sample = None
             self._pause.end()
             self._write(name, {"state": "none", "asked": wanted, "reason": str(error)})
             notice(f"{_FLAGS[name]} saw nothing: {error}")
 
     def _finish(self) -> None:
-        """End the look that is going on, if one is."""
-        look, self._look = self._look, None
-        if look is None:
+        """End the deep sample that is running, if there is one."""
+        sample, self._sample = self._sample, None
+        if sample is None:
             return
         try:
-            seen = look.end()
+            seen = sample.end()
             state = "done" if self._seen["iterations"] >= self._wanted else "cut"
             warmup = self._iterations - self._seen["iterations"]
             self._write(self._name, {"state": state, "asked": self._wanted, "warmup": warmup} | self._seen | seen)
@@ -219,10 +217,9 @@ class Tracing:
     def _why_none(self) -> str:
         if not self._thread:
             return "no environment step was counted in the main process"
-        wanted = WARMUP if self._options.warmup is None else self._options.warmup
-        if self._iterations < wanted:
+        if self._iterations < self._warmup:
             return (
-                f"the run ended after {self._iterations} of the {wanted} iterations of warm-up; "
+                f"the run ended after {self._iterations} of the {self._warmup} iterations of warm-up; "
                 "give a smaller --warmup, or let it run for longer"
             )
         if self._updates:

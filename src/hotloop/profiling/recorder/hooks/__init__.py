@@ -12,16 +12,7 @@ import types
 from collections.abc import Callable
 
 from hotloop.profiling.recorder import wrapper_overhead
-from hotloop.profiling.recorder.hooks import (
-    environments,
-    logging,
-    pickling,
-    printing,
-    replay,
-    saving,
-    sb3,
-    waiting,
-)
+from hotloop.profiling.recorder.hooks import environments, logging, pickling, printing, replay, saving, sb3, waiting
 from hotloop.profiling.recorder.hooks.patching import (
     ImportWatch,
     Installation,

@@ -11,7 +11,7 @@ import functools
 import inspect
 import re
 import types
-from collections.abc import Awaitable, Callable, Hashable
+from collections.abc import Awaitable, Hashable
 from threading import get_ident
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -54,8 +54,9 @@ _OBSERVE = re.compile(
 
 def on_class(cls: type, patches: Patches, state: HookState) -> None:
     """Time the methods of an environment class."""
-    known = _is_known(cls)
-    if not known and not (_has_shape(cls) and is_own(cls)):
+    own = is_own(cls)
+    known = any(base.__name__ in _BASES and root(base) in _PACKAGES for base in cls.__mro__)
+    if not known and not (_has_shape(cls) and own):
         return
     for name in ("step", "step_wait"):
         _patch(cls, name, Phase.ENV, patches, state)
@@ -63,10 +64,7 @@ def on_class(cls: type, patches: Patches, state: HookState) -> None:
         _patch(cls, name, Phase.ENV, patches)
     for name in ("render", "_render"):
         _patch(cls, name, Phase.RENDER, patches)
-    own = is_own(cls)
-    for name, value in list(vars(cls).items()):
-        if not isinstance(value, types.FunctionType):
-            continue
+    for name in list(vars(cls)):
         if own and _RENDER.search(name):
             patches.time_method(cls, name, Phase.RENDER)
         elif (own and _OBSERVE.fullmatch(name)) or (known and name == "observation"):
@@ -76,25 +74,19 @@ def on_class(cls: type, patches: Patches, state: HookState) -> None:
 def _patch(cls: type, name: str, phase: Phase, patches: Patches, state: HookState | None = None) -> None:
     """Time a method where it is defined; given a state, as a step of the environment."""
     owner = definer(cls, name)
-    if owner is None or root(owner) in ("builtins", "torch") or _is_abstract(vars(owner)[name]):
+    if owner is None or root(owner) in ("builtins", "torch"):
         return
-    if state is not None:
-        # torch.compile cannot see through the quick one, and only the user's own may be compiled.
-        if inspect.iscoroutinefunction(vars(owner)[name]):
-            wrap = functools.partial(awaited_stepping, state=state)
-        else:
-            wrap = functools.partial(stepping if is_own(owner) else quick_stepping, state=state)
-        patches.time_method(owner, name, phase, wrap)
-    else:
+    fn = vars(owner)[name]
+    if getattr(fn, "__isabstractmethod__", False):
+        return
+    if state is None:
         patches.time_method(owner, name, phase)
-
-
-def _is_abstract(fn: Callable) -> bool:
-    return getattr(fn, "__isabstractmethod__", False)
-
-
-def _is_known(cls: type) -> bool:
-    return any(base.__name__ in _BASES and root(base) in _PACKAGES for base in cls.__mro__)
+    elif inspect.iscoroutinefunction(fn):
+        patches.time_method(owner, name, phase, functools.partial(awaited_stepping, state=state))
+    else:
+        # torch.compile cannot compile the quick wrapper, and only the user's own environments may be compiled.
+        wrap = stepping if is_own(owner) else quick_stepping
+        patches.time_method(owner, name, phase, functools.partial(wrap, state=state))
 
 
 def _has_shape(cls: type) -> bool:
@@ -158,7 +150,7 @@ def awaited_stepping(
 
 
 def quick_stepping(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
-    """Do what `stepping` does, in C where that was built: a step of Gymnasium passes through four or five of these."""
+    """Do what `stepping` does, in C if available: a step of Gymnasium passes through four or five of these."""
     if Step is None or not state.quick_steps:
         return stepping(fn, spans, state)
     spans.hook = Hook.QUICK_STEP
@@ -218,15 +210,12 @@ def _ended(fields: tuple, quiet: set[int]) -> int:
     if isinstance(terminated, (bool, np.bool_)):
         return int(bool(terminated) or bool(truncated))
     if isinstance(terminated, dict):
-        return int(bool(terminated) and all(terminated[agent] or _of(truncated, agent) for agent in terminated))
+        cut = truncated if isinstance(truncated, dict) else dict.fromkeys(terminated, bool(truncated))
+        return int(bool(terminated) and all(ended or cut.get(agent) for agent, ended in terminated.items()))
     ends, cuts = _host_array(terminated, quiet), _host_array(truncated, quiet)
     if ends is None or cuts is None:
         return 0
     return int(np.count_nonzero(np.logical_or(ends, cuts) if ends.ndim and cuts.ndim else ends))
-
-
-def _of(flags: Flags, agent: Hashable) -> bool:
-    return bool(flags.get(agent, False)) if isinstance(flags, dict) else bool(flags)
 
 
 def _host_array(flags: Flags, quiet: set[int]) -> NDArray | None:

@@ -130,7 +130,7 @@ def like(original: Callable[P, R], wrapper: Callable[P, R]) -> Callable[P, R] | 
 
 
 def pickled_by_name(wrapper: staticmethod[P, R]) -> str:
-    """Pickle what `like` made as its original is pickled: by its name."""
+    """Pickle a wrapper that `like` returned in the same way as its original: by name."""
     if not is_wrapper(wrapper):
         raise TypeError("cannot pickle 'staticmethod' object")
     return wrapper.__qualname__
@@ -138,16 +138,11 @@ def pickled_by_name(wrapper: staticmethod[P, R]) -> str:
 
 def _put_back(owner: object, name: str, old: object, new: object) -> None:
     if vars(owner).get(name, MISSING) is not new:
-        return  # The script has replaced it since: that is not ours to remove.
+        return  # The script has replaced it in the meantime, and keeps its own value.
     if old is MISSING:
         delattr(owner, name)
     else:
         setattr(owner, name, old)
-
-
-@functools.cache
-def _own_file(file: str) -> bool:
-    return not file.startswith(_STDLIB) and not any(part in file for part in _LIBRARY_DIRS)
 
 
 def is_own_module(module: types.ModuleType | None) -> bool:
@@ -155,7 +150,7 @@ def is_own_module(module: types.ModuleType | None) -> bool:
     file = getattr(module, "__file__", None)
     if module is None or not isinstance(file, str):
         return module is not None and module.__name__ == "__main__"
-    return _own_file(file)
+    return not file.startswith(_STDLIB) and not any(part in file for part in _LIBRARY_DIRS)
 
 
 def module_of(cls: type) -> str:
@@ -170,10 +165,7 @@ def is_own(cls: type) -> bool:
 
 def definer(cls: type, name: str) -> type | None:
     """Return the class among `cls` and its bases that defines a method."""
-    for each in cls.__mro__:
-        if name in each.__dict__:
-            return each
-    return None
+    return next((each for each in cls.__mro__ if name in vars(each)), None)
 
 
 def root(cls: type) -> str:
@@ -232,10 +224,7 @@ class ImportWatch:
     """
 
     def __init__(
-        self,
-        names: Iterable[str],
-        handle: Callable[[types.ModuleType], None],
-        installation: Installation | None = None,
+        self, names: Iterable[str], handle: Callable[[types.ModuleType], None], installation: Installation | None = None
     ) -> None:
         self._names = frozenset(names)
         self._handle = handle

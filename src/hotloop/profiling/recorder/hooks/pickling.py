@@ -1,4 +1,4 @@
-"""Hooks that keep hooked code usable by libraries that take code apart: cloudpickle, numba, torch.compile.
+"""Hooks that keep hooked code usable by libraries that inspect or compile code: cloudpickle, numba, torch.compile.
 
 A class of `__main__` is sent to a worker process by value. It must arrive there as its author wrote it, whether or not
 hotloop is there; where hooks are installed, it is hooked on arrival. Compilers must not try to compile a wrapper.

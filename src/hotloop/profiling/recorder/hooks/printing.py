@@ -46,12 +46,9 @@ def hearing(fn: Callable[P, R], state: HookState) -> Callable[P, R]:
 def hear_printed(state: HookState, args: tuple, sep: object) -> None:
     """Keep what is printed by the caller of the wrapper that calls this."""
     try:
-        if len(args) == 1:
-            text = args[0]
-            if type(text) is not str:
-                return
-        else:
-            text = (sep if type(sep) is str else " ").join([str(each) if type(each) in PLAIN else "?" for each in args])
+        if len(args) == 1 and type(args[0]) is not str:
+            return
+        text = (sep if type(sep) is str else " ").join([str(each) if type(each) in PLAIN else "?" for each in args])
         book = state.book
         if book.wants(text):
             wrapper = sys._getframe(1)
@@ -86,11 +83,8 @@ def hear_logged(state: HookState, record: logging.LogRecord) -> None:
     """Keep what is logged."""
     try:
         message, args = record.msg, record.args
-        if (
-            type(message) is not str
-            or type(args or ()) is not tuple
-            or any(type(each) not in PLAIN for each in args or ())
-        ):
+        plain = type(args or ()) is tuple and all(type(each) in PLAIN for each in args or ())
+        if type(message) is not str or not plain:
             return
         try:
             text = message % args if args else message
@@ -104,9 +98,9 @@ def hear_logged(state: HookState, record: logging.LogRecord) -> None:
             raise
 
 
-def on_builtins(builtins: ModuleType, patches: Patches, state: HookState) -> None:
+def on_builtins(module: ModuleType, patches: Patches, state: HookState) -> None:
     """Read what is printed."""
-    patches.put(builtins, "print", like(builtins.print, hearing(builtins.print, state)))
+    patches.put(module, "print", like(module.print, hearing(module.print, state)))
 
 
 def on_logging(module: ModuleType, patches: Patches, state: HookState) -> None:

@@ -157,7 +157,7 @@ def _batch_bytes(batch: object) -> int:
     if isinstance(nbytes, int):
         return nbytes
     if isinstance(batch, list) and batch and isinstance(batch[0], (tuple, list, dict)):
-        # Transitions are alike: one is measured for all.
+        # Transitions have the same size, so that one is measured for all.
         return len(batch) * _row_bytes(batch[0])
     if isinstance(batch, (tuple, list, dict)):
         return _row_bytes(batch)

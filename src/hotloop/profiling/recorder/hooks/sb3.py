@@ -26,10 +26,7 @@ METHODS: dict[str, dict[str, Phase | None]] = {
         "save": Phase.CHECKPOINT,
         "set_parameters": Phase.SYNC_WEIGHTS,
     },
-    "BaseModel": {
-        "evaluate_actions": Phase.FORWARD,
-        "predict_values": Phase.FORWARD,
-    },
+    "BaseModel": {"evaluate_actions": Phase.FORWARD, "predict_values": Phase.FORWARD},
     "BaseCallback": {"on_step": Phase.LOG, "on_rollout_end": Phase.LOG},
     "Logger": {"dump": Phase.LOG},
 }
@@ -51,8 +48,7 @@ SUBJECT = Subject(
     on_class=on_class,
     on_import={
         f"{_PACKAGE}.common.utils": targets(
-            Target("polyak_update", Phase.SYNC_WEIGHTS),
-            Target("obs_as_tensor", Phase.TRANSFER),
+            Target("polyak_update", Phase.SYNC_WEIGHTS), Target("obs_as_tensor", Phase.TRANSFER)
         ),
         f"{_PACKAGE}.common.evaluation": targets(Target("evaluate_policy", Phase.EVALUATE)),
     },

@@ -1,6 +1,6 @@
-"""What the hooks of one recording know and find out: made when a recording starts, dropped when it ends.
+"""The state of the hooks during one recording: created when it starts, dropped when it ends.
 
-It is handed to the hooks that need it, and read by the recorder, which writes its facts into the run's files.
+Hooks receive it as an argument. The recorder reads it and writes its facts into the run's files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HookState:
         self.begin(depth)
 
     def begin(self, depth: int) -> None:
-        """Forget the facts of the last recording: a forked process goes on with its parent's hooks."""
+        """Clear the facts of the last recording: a forked process keeps its parent's hooks."""
         if depth < 0:
             raise ValueError(f"modules_depth is {depth}: give 0 for no module calls, 1 for the outermost")
         self.depth = depth

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.printed_timings.parse import HINT, Line, Timing, read_line
 from hotloop.profiling.recorder.privacy.redact import redacted_text
+from hotloop.profiling.trace.printed_timings import LayerWork
 
 if TYPE_CHECKING:
     from torch import nn
@@ -165,28 +166,13 @@ class Book:
             level.append(path)
 
 
-@dataclass(slots=True)
-class Layer:
-    """The arithmetic of a Linear or convolution layer."""
-
-    span: str
-    """Class of the module that was called: the span's name."""
-    module: str
-    """Class of the module that the layer belongs to."""
-    name: str
-    """Its name there: "conv1", "body.0"."""
-    convolution: bool
-    flops: int
-    """Of one call: the smallest seen, because a printed time does not say which call it belongs to."""
-
-
 class LayerFlops:
     """The arithmetic of the layers that were called, to check printed timings against."""
 
     def __init__(self) -> None:
         self.version = 0
         """Grows when something changes."""
-        self._known: dict[tuple[str, str, str], Layer] = {}
+        self._known: dict[tuple[str, str, str], LayerWork] = {}
         self._owners: dict[int, tuple[weakref.ref[nn.Module], str, str]] = {}
         """Id of a layer to the layer, its owner's class, and its name there."""
 
@@ -207,8 +193,9 @@ class LayerFlops:
             known = self._known.get(key)
             if not flops or (known is None and len(self._known) >= MOST_LAYERS):
                 continue
+            # The smallest call counts, because a printed time does not say which call it belongs to.
             if known is None or flops < known.flops:
-                self._known[key] = Layer(span, owner, name, hasattr(layer, "kernel_size"), flops)
+                self._known[key] = LayerWork(span, owner, name, hasattr(layer, "kernel_size"), flops)
                 self.version += 1
 
     def _name_layers(self, module: nn.Module, owner: str) -> None:

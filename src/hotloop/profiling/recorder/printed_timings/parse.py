@@ -12,14 +12,14 @@ UNITS_NS = {"s": 1e9, "ms": 1e6, "us": 1e3, "ns": 1.0}
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?(?:e[-+]?\d+)?)"
 _UNIT = r"(?P<unit>ms(?:ecs?)?|milliseconds?|s(?:ecs?|econds?)?|us(?:ecs?)?|[µμ]s|microseconds?|ns)"
 HINT = re.compile(r"\d[ \t]{0,3}(?:[mnuµμ]s|s(?:ec|\b)|milli|micro)")
-"""What any timing contains: a text without it need not be looked at."""
+"""Every timing matches this: a text without a match need not be parsed."""
 TIMING = re.compile(
     rf"(?<![\w.,])(?<!\b\d\d:)[~≈<]?\s?(?P<number>{_NUMBER})(?:\s?(?:±|\+/-|\+-)\s?{_NUMBER})?"
     rf"[ \t]{{0,3}}{_UNIT}(?![\w%^-]|\s*/|\s+per\b)"
 )
 _PREFIX = re.compile(r"[\s│|├└┌┐┬─╰╭╚╠═║`+\\*>•·-]*")
-_APART = re.compile(r"[,;|()\[\]{}]|\s{2,}|\t|\s[-–→]\s|[:=]\s*[-+]?\d[\d.e+-]*%?\s+")
-"""What ends the name of something else: a separator, or another value ("loss: 0.3 sample: 20 ms")."""
+_SEPARATOR = re.compile(r"[,;|()\[\]{}]|\s{2,}|\t|\s[-–→]\s|[:=]\s*[-+]?\d[\d.e+-]*%?\s+")
+"""Ends what precedes a name: a separator, or another value ("loss: 0.3 sample: 20 ms")."""
 _CLOCK = re.compile(r"\d\s?(?:h|m|min|hrs?)$")
 _NUMBERS = re.compile(r"(?<![\w.])(?:\d{2,}|\d+\.\d+)(?![\w.])")
 _VERB = re.compile(r"\s+(?:took|takes|in|is|was)$")
@@ -36,7 +36,7 @@ class Timing:
     """A key of `UNITS_NS`."""
     ns: float
     rounding_ns: float
-    """By how much it may be more: half of the last digit."""
+    """Largest rounding error: half of the last digit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +47,11 @@ class Line:
     """Columns before its first word: indentation, tree characters, bullets."""
     timings: tuple[Timing, ...]
     text: str
-    """Its words: what a line without a timing may head."""
+    """Its words: a line without a timing may be the heading of lines below it."""
 
 
 def read_line(line: str) -> Line:
-    """Find the timings of a line; one without a name is left out."""
+    """Find the timings of a line; those without a name are left out."""
     prefix = _PREFIX.match(line)
     depth = prefix.end() if prefix else 0
     body = line[depth:]
@@ -93,7 +93,7 @@ def _name(head: str) -> str:
     head = head.rstrip(" \t:=~≈<>.…-–→")
     if _CLOCK.search(head):
         return ""
-    return _clean(_APART.split(head)[-1])
+    return _clean(_SEPARATOR.split(head)[-1])
 
 
 def _clean(name: str) -> str:

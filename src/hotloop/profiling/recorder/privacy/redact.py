@@ -82,7 +82,7 @@ def _redacted_json(value: Json, keep: frozenset[str]) -> Json:
 
 
 def _is_value(word: str, values: int) -> bool:
-    """Say whether a word after a secret option is a value of it: keys may begin with a dash."""
+    """Return whether a word after a secret option is its value: keys may begin with a dash."""
     if _OPTION.fullmatch(word) and not secret_spans(word.partition("=")[0].lstrip("-")):
         return False
     return not (values and _SHORT_OPTION.fullmatch(word))
@@ -128,7 +128,7 @@ def _redacted_word(word: str) -> str:
 
 
 def _redacted_under(level: Secrecy, value: object) -> object:
-    """Hide what a value holds, given the secrecy of the name that it is under."""
+    """Hide the secrets in a value, given the secrecy of the name that it is under."""
     if isinstance(value, Mapping):
         return {
             redacted_text(str(name)): _redacted_under(max(level, secrecy(str(name))), each)

@@ -1,7 +1,7 @@
 """Lines of source code without the secrets in them: every hidden byte becomes one `*`, so that columns stay valid.
 
 Python's own parser says which string is assigned to, passed as, keyed by or compared with a secret name; strings and
-comments are also looked at for what they hold. A file that cannot be parsed is judged line by line.
+comments are also searched for secrets. A file that cannot be parsed is handled line by line.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def _source_of(file: str) -> Source:
 
 
 class Source:
-    """The text of a file, of which single lines are asked for: only what touches a line is looked at."""
+    """The text of a file. Only the part of its syntax tree that touches a requested line is inspected."""
 
     def __init__(self, text: str) -> None:
         self._raw = text.encode("utf-8", "surrogatepass")
@@ -98,8 +98,8 @@ class Source:
         for node in _touching(self._tree, number):
             for level, value in _under_names(node):
                 mask.hide_literals(value, level)
-            mask.look_at(node)
-        mask.look_at_comment(start, end)
+            mask.hide_in(node)
+        mask.hide_in_comment(start, end)
         return _decoded(mask.content[start:end])
 
 
@@ -125,7 +125,7 @@ class _Mask:
                 elif type(shown) is int and level is Secrecy.CERTAIN and shown > 999:
                     self._hide(*self._place(node))
 
-    def look_at(self, node: ast.AST) -> None:
+    def hide_in(self, node: ast.AST) -> None:
         """Hide what a string holds that is secret by its form."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             whole = _folded(node)
@@ -147,18 +147,19 @@ class _Mask:
             if secret_spans(value):
                 self._hide_string(node)
 
-    def look_at_comment(self, start: int, end: int) -> None:
-        """Hide the secrets of a line's comment: what follows a `#` that is in no string looked at before."""
-        at = next((i for i in range(start, end) if self._raw[i] == ord("#") and not self._is_in_string(i)), end)
+    def hide_in_comment(self, start: int, end: int) -> None:
+        """Hide the secrets of a line's comment: what follows a `#` outside of the strings inspected before."""
+
+        def in_string(at: int) -> bool:
+            return any(first <= at < last for first, last in self._strings)
+
+        at = next((i for i in range(start, end) if self._raw[i] == ord("#") and not in_string(i)), end)
         self._hide_spans(at, end)
         comment = _decoded(self._raw[at:end])
         word = next((word for word in _IDENTIFIER.finditer(comment) if secrecy(word[0]) is Secrecy.CERTAIN), None)
         if word is not None:
             # Prose names a password in any way: "the password is ...".
             self._hide(at + len(_encoded(comment[: word.end()])), end)
-
-    def _is_in_string(self, at: int) -> bool:
-        return any(start <= at < end for start, end in self._strings)
 
     def _hide(self, start: int, end: int) -> None:
         self.content[start:end] = re.sub(rb"\S", b"*", self._raw[start:end])
@@ -168,7 +169,7 @@ class _Mask:
         return self._starts[node.lineno - 1] + node.col_offset, self._starts[node.end_lineno - 1] + node.end_col_offset
 
     def _hide_string(self, node: ast.expr) -> None:
-        """Hide a string but for its quotes and the layout of its lines."""
+        """Hide a string, except for its quotes, line breaks and indentation."""
         start, end = self._place(node)
         opening = _OPENING.match(self._raw, start, end)
         if opening is None:
@@ -219,10 +220,8 @@ def _named_values(node: ast.AST) -> Iterator[tuple[list[str], ast.AST | None]]:
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 yield from _assigned(target, value)
-        case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-            yield [_name(target)], value
-        case ast.AugAssign(target=target, value=value):
-            yield [_name(target)], value
+        case ast.AnnAssign() | ast.NamedExpr() | ast.AugAssign():
+            yield [_name(node.target)], node.value
         case ast.Dict(keys=keys, values=values):
             yield from (([_name(key)], value) for key, value in zip(keys, values, strict=True))
         case ast.Compare(left=left, comparators=others):
@@ -290,7 +289,7 @@ def _defaults(arguments: ast.arguments) -> Iterator[tuple[list[str], ast.AST | N
 
 
 def _values_of(value: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes of an expression that may hold its value: not what it is looked up by."""
+    """Yield the nodes of an expression that may hold its value, which excludes keys and indices."""
     yield value
     for child in ast.iter_child_nodes(value):
         if isinstance(value, ast.Subscript) and child is value.slice:
@@ -328,7 +327,7 @@ def _folded(node: ast.expr) -> str | None:
 
 
 def _redacted_alone(line: str) -> str:
-    """Hide the secrets of a line without knowing what stands around it."""
+    """Hide the secrets of a line without knowing its context."""
     spans = list(secret_spans(line))
     if any(secrecy(name) for name in _IDENTIFIER.findall(line)):
         spans += [match.span() for match in _QUOTED.finditer(line)]

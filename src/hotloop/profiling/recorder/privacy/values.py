@@ -1,4 +1,4 @@
-"""Where a text holds a secret: by what it looks like, or by the name beside it.
+"""Finds secrets in a text: by their form, or by the name beside them.
 
 `KNOWN` is the table to maintain: the forms in which services issue keys. The rest follows from how addresses, headers
 and assignments are written, and from how unlike words a random string is.
@@ -196,5 +196,5 @@ def _is_random_run(run: str) -> bool:
 
 
 def _turns(word: str) -> int:
-    """Count changes of kind from character to character; not that after a capital, with which words begin."""
+    """Count the changes between small letters, capitals and digits; a word's first capital is not one."""
     return len(re.findall(r"[a-z](?=[A-Z\d])|[A-Z](?=\d)|\d(?=[A-Za-z])", word))

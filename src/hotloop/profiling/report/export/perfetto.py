@@ -34,10 +34,10 @@ def write(report: Report, trace: Trace, path: Path) -> None:
     streams = read_streams(trace)
     starts = [process.start_ns for process in trace.processes]
     starts += [int(each.call_start_ns[0]) for each in streams if len(each.call_start_ns)]
+    about = {"run": report.name, "state": report.state, "command": " ".join(map(str, report.command))}
+    about |= {"written by": "hotloop"} | {name: str(getattr(report.counts, name)) for name in COUNTERS}
     with open_text(path) as file:
-        file.write('{"displayTimeUnit":"ms","otherData":')
-        file.write(_dumps(_about(report)))
-        file.write(',"traceEvents":[')
+        file.write(f'{{"displayTimeUnit":"ms","otherData":{_dumps(about)},"traceEvents":[')
         between = "\n"
         for event in _events(report, trace, streams, min(starts)):
             file.write(between + event)
@@ -58,18 +58,14 @@ def _events(report: Report, trace: Trace, streams: list[ThreadStream], base_ns: 
     for stream in streams:
         known = threads.get((stream.process.pid, stream.thread.name, stream.thread.ident))
         mine = stream.process.pid if stream.thread.main else tid
-        yield from _thread_names(stream, mine, tid + 1, 2 * (tid - FIRST_TID))
+        for each, label in ((mine, stream.thread.name), (tid + 1, f"{stream.thread.name}, by window")):
+            yield _metadata("thread_name", stream.process.pid, each, {"name": label})
+            order = 2 * (tid - FIRST_TID) + (each != mine)
+            yield _metadata("thread_sort_index", stream.process.pid, each, {"sort_index": order})
         yield from _calls(stream, mine, base_ns)
         for each in takewhile(lambda _: next(slices) < MOST_SLICES, window_slices(stream, known)):
             yield _dumps(_slice(each, stream.process.pid, tid + 1, base_ns))
         tid += 2
-
-
-def _thread_names(stream: ThreadStream, tid: int, window_tid: int, order: int) -> Iterator[str]:
-    pid, name = stream.process.pid, stream.thread.name
-    for each, label, place in ((tid, name, order), (window_tid, f"{name}, by window", order + 1)):
-        yield _metadata("thread_name", pid, each, {"name": label})
-        yield _metadata("thread_sort_index", pid, each, {"sort_index": place})
 
 
 def _calls(stream: ThreadStream, tid: int, base_ns: int) -> Iterator[str]:
@@ -130,15 +126,6 @@ def _counter(name: str, pid: int, at_ns: int, value: float) -> str:
 
 def _metadata(kind: str, pid: int, tid: int, args: JsonObject) -> str:
     return _dumps({"ph": "M", "pid": pid, "tid": tid, "name": kind, "args": args})
-
-
-def _about(report: Report) -> JsonObject:
-    return {
-        "run": report.name,
-        "state": report.state,
-        "command": " ".join(str(word) for word in report.command),
-        "written by": "hotloop",
-    } | {name: str(getattr(report.counts, name)) for name in COUNTERS}
 
 
 def _short(name: str) -> str:

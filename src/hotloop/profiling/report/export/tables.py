@@ -18,9 +18,8 @@ from pyarrow import csv
 
 from hotloop.escaping import csv_cell
 from hotloop.profiling.report.view import Report
-from hotloop.profiling.trace.model import Node, Process, Thread, Trace
+from hotloop.profiling.trace.model import Process, Thread, Trace
 from hotloop.profiling.trace.reading.window_streams import read_streams
-from hotloop.profiling.trace.summary import PhaseRow
 
 JOIN = " > "
 CLOSER_LOOK = "(closer look)"
@@ -39,8 +38,9 @@ def write(report: Report, trace: Trace, path: Path) -> None:
         ("samples", _samples(trace), SAMPLES),
         ("counts", _counts(trace), COUNTS),
     ):
-        parts = (_table(part, schema) for part in _in_parts(rows))
-        _write(path / f"{name}.csv", schema, parts)
+        # With long paths, all rows may not fit into memory.
+        parts = iter(lambda rows=rows: list(islice(rows, PART_ROWS)), [])
+        _write(path / f"{name}.csv", schema, (_table(part, schema) for part in parts))
     for name, table in (("windows", _windows(trace)), ("memory", _memory(trace))):
         _write(path / f"{name}.csv", table.schema, [table])
     _write(path / "calls.csv", CALLS, _calls(trace))
@@ -51,12 +51,6 @@ def _write(path: Path, schema: pa.Schema, parts: Iterable[pa.Table]) -> None:
     with open(path, "wb") as file, csv.CSVWriter(file, schema) as writer:
         for part in parts:
             writer.write_table(part)
-
-
-def _in_parts(rows: Iterator[Row]) -> Iterator[list[Row]]:
-    """Yield rows in parts: with long paths, all of them may not fit into memory."""
-    while part := list(islice(rows, PART_ROWS)):
-        yield part
 
 
 def _table(rows: list[Row], schema: pa.Schema) -> pa.Table:
@@ -97,48 +91,32 @@ def _paths(thread: Thread) -> dict[int, str]:
     return {node.id: _joined(thread.path(node)) for node in thread.nodes}
 
 
-def _threads(trace: Trace) -> Iterator[tuple[Row, Process, Thread]]:
+def _threads(trace: Trace) -> Iterator[tuple[Row, Thread]]:
     for process in trace.processes:
         for thread in process.threads:
-            yield {"pid": process.pid, "process": process.name, "thread": thread.name}, process, thread
+            yield {"pid": process.pid, "process": process.name, "thread": thread.name}, thread
 
 
 def _spans(trace: Trace) -> Iterator[Row]:
-    for owner, _, thread in _threads(trace):
+    for owner, thread in _threads(trace):
         paths = _paths(thread)
         for node in thread.nodes:
-            yield owner | _span(node, paths[node.id])
-
-
-def _span(node: Node, path: str) -> Row:
-    times = {f"{name}_s": getattr(node, f"{name}_ns") / 1e9 for name in ("total", "self", "min", "max", "p50", "p95")}
-    return times | {
-        "path": path,
-        "name": node.name,
-        "kind": node.kind,
-        "phase": str(node.phase),
-        "calls": node.calls,
-        "cpu_s": node.cpu_ns / 1e9,
-        "device_s": node.device_ns / 1e9,
-        "cpu_memory_bytes": node.cpu_memory_bytes,
-        "gpu_memory_bytes": node.gpu_memory_bytes,
-    }
+            times = ("total", "self", "min", "max", "p50", "p95", "cpu", "device")
+            amounts = ("calls", "cpu_memory_bytes", "gpu_memory_bytes")
+            row: Row = {"path": paths[node.id], "name": node.name, "kind": node.kind, "phase": str(node.phase)}
+            row |= {name: getattr(node, name) for name in amounts}
+            yield owner | row | {f"{name}_s": getattr(node, f"{name}_ns") / 1e9 for name in times}
 
 
 def _phases(report: Report, trace: Trace) -> Iterator[Row]:
-    yield from _phase_rows(trace.main.pid, trace.main.name, trace.thread.name, report.phases)
-    for process in report.processes:
-        for thread in process.threads:
-            yield from _phase_rows(process.pid, process.name, thread.name, thread.phases)
-
-
-def _phase_rows(pid: int, process: str, thread: str, rows: Iterable[PhaseRow]) -> Iterator[Row]:
-    for row in rows:
-        yield {"pid": pid, "process": process, "thread": thread} | asdict(row)
+    others = [(each.pid, each.name, thread.name, thread.phases) for each in report.processes for thread in each.threads]
+    for pid, process, thread, rows in [(trace.main.pid, trace.main.name, trace.thread.name, report.phases), *others]:
+        for row in rows:
+            yield {"pid": pid, "process": process, "thread": thread} | asdict(row)
 
 
 def _samples(trace: Trace) -> Iterator[Row]:
-    for owner, _, thread in _threads(trace):
+    for owner, thread in _threads(trace):
         paths = _paths(thread)
         stacks: dict[int, str] = {}
         for sample in thread.samples:
@@ -163,26 +141,25 @@ def _samples(trace: Trace) -> Iterator[Row]:
 
 def _counts(trace: Trace) -> Iterator[Row]:
     """Yield counts by place in the call tree. Counts without a place have an empty path. The sums are the totals."""
-
-    def without_thread(process: Process) -> Row:
-        return {"pid": process.pid, "process": process.name, "thread": ""}
-
     for process in trace.processes:
         left = dict(process.counts)
-        for owner, its_process, thread in _threads(trace):
-            if its_process is not process:
-                continue
+        for thread in process.threads:
             paths = _paths(thread)
             for node in thread.nodes:
                 for counter, amount in node.counts.items():
                     left[counter] = left.get(counter, 0) - amount
-                    yield owner | {"path": paths[node.id], "counter": counter, "amount": amount}
+                    yield _count(process, thread.name, paths[node.id], counter, amount)
         for counter, amount in left.items():
             if amount:
-                yield without_thread(process) | {"path": "", "counter": counter, "amount": amount}
+                yield _count(process, "", "", counter, amount)
     for counter, amount in trace.traced.counts.items():
         if amount:
-            yield without_thread(trace.main) | {"path": CLOSER_LOOK, "counter": counter, "amount": amount}
+            yield _count(trace.main, "", CLOSER_LOOK, counter, amount)
+
+
+def _count(process: Process, thread: str, path: str, counter: str, amount: int) -> Row:
+    owner: Row = {"pid": process.pid, "process": process.name, "thread": thread}
+    return owner | {"path": path, "counter": counter, "amount": amount}
 
 
 def _windows(trace: Trace) -> pa.Table:

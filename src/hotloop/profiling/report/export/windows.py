@@ -9,7 +9,7 @@ import numpy as np
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import sum_by
-from hotloop.profiling.trace.model import RecordedThread, Thread
+from hotloop.profiling.trace.model import Thread
 from hotloop.profiling.trace.reading.window_streams import ThreadStream
 
 LEAST_NS = 2_000
@@ -37,7 +37,7 @@ def window_slices(stream: ThreadStream, thread: Thread | None) -> Iterator[Slice
     `thread` is None if the thread has no time in the loop.
     """
     recorded, windows = stream.thread, stream.process.windows
-    factors = _Factors(stream, thread)
+    factors = _factors(stream, thread)
     order = np.argsort(recorded.window, kind="stable")
     edges = np.searchsorted(recorded.window[order], np.arange(len(windows.start_ns) + 1))
     for number, (start_ns, end_ns) in enumerate(zip(windows.start_ns.tolist(), windows.end_ns.tolist(), strict=True)):
@@ -46,33 +46,27 @@ def window_slices(stream: ThreadStream, thread: Thread | None) -> Iterator[Slice
         for row in rows.tolist():
             node = int(recorded.node[row])
             if node in recorded.nodes and not recorded.nodes[node].dark:
-                tree.add(node, factors.self_ns(node, row), factors.calls(node, row))
+                for_time, for_calls = factors.get(node, (1.0, 1.0))
+                tree.add(node, int(recorded.self_ns[row]) * for_time, round(int(recorded.calls[row]) * for_calls))
         recorded_ns = int(recorded.self_ns[rows].sum())
         yield from tree.slices(start_ns, min(end_ns - start_ns, recorded_ns))
 
 
-class _Factors:
-    """Factors that scale a node's numbers so that their sum over the loop is that of the trace."""
-
-    def __init__(self, stream: ThreadStream, thread: Thread | None) -> None:
-        self._recorded: RecordedThread = stream.thread
-        recorded = stream.thread
-        corrected = thread.by_id if thread else {}
-        rows = stream.process.windows.in_loop[recorded.window]
-        node = recorded.node[rows]
-        self_ns, calls = (sum_by(node, column[rows]) for column in (recorded.self_ns, recorded.calls))
-        self._self: dict[int, float] = {}
-        self._calls: dict[int, float] = {}
-        for number in np.unique(recorded.node).tolist():
-            if thread is not None and number in corrected:
-                self._self[number] = corrected[number].self_ns / max(self_ns.get(number, 0), 1)
-                self._calls[number] = corrected[number].calls / max(calls.get(number, 0), 1)
-
-    def self_ns(self, node: int, row: int) -> float:
-        return int(self._recorded.self_ns[row]) * self._self.get(node, 1.0)
-
-    def calls(self, node: int, row: int) -> int:
-        return round(int(self._recorded.calls[row]) * self._calls.get(node, 1.0))
+def _factors(stream: ThreadStream, thread: Thread | None) -> dict[int, tuple[float, float]]:
+    """Return the factors that scale a node's self times and calls so that their sums are those of the trace."""
+    if thread is None:
+        return {}
+    recorded = stream.thread
+    rows = stream.process.windows.in_loop[recorded.window]
+    self_ns, calls = (sum_by(recorded.node[rows], column[rows]) for column in (recorded.self_ns, recorded.calls))
+    return {
+        node: (
+            thread.by_id[node].self_ns / max(self_ns.get(node, 0), 1),
+            thread.by_id[node].calls / max(calls.get(node, 0), 1),
+        )
+        for node in np.unique(recorded.node).tolist()
+        if node in thread.by_id
+    }
 
 
 class _Tree:
@@ -94,16 +88,13 @@ class _Tree:
             self._children.setdefault(self._nodes[node].parent, []).append(node)
             node = self._nodes[node].parent
 
-    def _add_up(self) -> None:
+    def slices(self, start_ns: int, length_ns: int) -> Iterator[Slice]:
         # A node's parent has a smaller number.
         for node in sorted(self._total, reverse=True):
             self._total[node] += self._self.get(node, 0.0)
             parent = self._nodes[node].parent
             if parent >= 0:
                 self._total[parent] += self._total[node]
-
-    def slices(self, start_ns: int, length_ns: int) -> Iterator[Slice]:
-        self._add_up()
         whole = sum(self._total[root] for root in self._children.get(-1, ()))
         scale = length_ns / whole if whole > 0 else 0.0
         # Not recursive: a tree may be deeper than Python's stack.

@@ -113,7 +113,7 @@ def _declared(message: pa.Message) -> tuple[int, int]:
             raise Malformed("it holds something else than rows")
         batch = header.table(2)
         rows = batch.number(0, "<q")
-        compressed = batch.has(3)
+        compressed = batch.place(3) != 0
         size = sum(_buffer_bytes(message.body, *each, compressed) for each in batch.pairs(2))
     except (struct.error, IndexError) as error:
         raise Malformed("the header of a batch is damaged") from error
@@ -142,29 +142,26 @@ class _Table:
     def root(data: bytes) -> _Table:
         return _Table(data, _read(data, 0, "<I"))
 
-    def _place(self, field: int) -> int:
+    def place(self, field: int) -> int:
         """Return where a field is; 0 if it is not there."""
         layout = self.at - _read(self.data, self.at, "<i")
         entry = 4 + 2 * field
         offset = _read(self.data, layout + entry, "<H") if entry < _read(self.data, layout, "<H") else 0
         return self.at + offset if offset else 0
 
-    def has(self, field: int) -> bool:
-        return self._place(field) != 0
-
     def number(self, field: int, form: str) -> int:
-        place = self._place(field)
+        place = self.place(field)
         return _read(self.data, place, form) if place else 0
 
     def table(self, field: int) -> _Table:
-        place = self._place(field)
+        place = self.place(field)
         if not place:
             raise struct.error("a table is missing")
         return _Table(self.data, place + _read(self.data, place, "<I"))
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
         """Return a vector of structures of two 64-bit numbers."""
-        place = self._place(field)
+        place = self.place(field)
         if not place:
             return []
         start = place + _read(self.data, place, "<I")

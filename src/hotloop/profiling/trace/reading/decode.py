@@ -91,7 +91,7 @@ def _decoder(hint: Hint) -> Decoder:
         (inner,) = (each for each in arguments if each is not type(None))
         return partial(_optional, _decoder(inner))
     if origin is Literal:
-        return partial(_one_of, frozenset(arguments))
+        return partial(_one_of, dict(zip(arguments, arguments, strict=True)), f"none of {', '.join(sorted(arguments))}")
     if origin is tuple and arguments[-1] is Ellipsis:
         return partial(_items, _decoder(arguments[0]), bounds or Between(0, limits.ROWS))
     if origin is tuple:
@@ -105,7 +105,7 @@ def _decoder(hint: Hint) -> Decoder:
     if hint in (str, bool):
         return partial(_exactly, hint)
     if isinstance(hint, type) and issubclass(hint, StrEnum):
-        return partial(_member, hint, {each.value: each for each in hint})
+        return partial(_one_of, {each.value: each for each in hint}, f"no {hint.__name__.lower()}")
     return _dataclass_decoder(hint)
 
 
@@ -119,15 +119,9 @@ def _exactly(kind: type, value: Json) -> Json:
     return value
 
 
-def _one_of(known: frozenset[str], value: Json) -> str:
+def _one_of(known: Mapping[str, str], problem: str, value: Json) -> str:
     if not isinstance(value, str) or value not in known:
-        raise Malformed(f"{_shown(value)} is none of {', '.join(sorted(known))}")
-    return value
-
-
-def _member(kind: type[StrEnum], known: Mapping[str, StrEnum], value: Json) -> StrEnum:
-    if not isinstance(value, str) or value not in known:
-        raise Malformed(f"{_shown(value)} is no {kind.__name__.lower()}")
+        raise Malformed(f"{_shown(value)} is {problem}")
     return known[value]
 
 

@@ -1,7 +1,7 @@
 """What the numbers of a process's tables stand for, from `names.jsonl`: spans, counters, threads, nodes, stacks.
 
-Entries are appended as they come up, and one that refers to another comes after it. So the tree is known to hang
-together, without a loop in it, once each node was checked against those before it.
+Entries are appended as they occur, and an entry comes after those that it refers to. So once each node was checked
+against those before it, the tree is known to be connected and without cycles.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class NodeName:
     """Of a gap, like the next two."""
     after: Sibling | None = None
     dark: bool = False
-    """Whether it is time in which the spans below its parent were switched off."""
+    """Whether it is time in which the spans below its parent were not timed, to reduce overhead."""
     evaluating: bool = False
     """Whether it is inside an evaluation. Not in the file, but derived."""
 

@@ -43,7 +43,8 @@ def parse_object(data: bytes) -> dict[str, Json]:
     except RecursionError:
         raise Malformed("its JSON is nested too deep") from None
     except ValueError as error:  # includes UnicodeDecodeError and numbers with too many digits
-        raise Malformed(f"it is not valid JSON ({_first_line(error)})") from error
+        problem = str(error).partition("\n")[0][:200]
+        raise Malformed(f"it is not valid JSON ({problem})") from error
     if not isinstance(content, dict):
         raise Malformed(f"it holds {type(content).__name__}, not a JSON object")
     return _checked_object(content, 0)
@@ -53,24 +54,18 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:200]
-
-
 def _checked_object(content: dict[str, Json], depth: int) -> dict[str, Json]:
-    if depth >= limits.JSON_DEPTH:
-        raise Malformed("its JSON is nested too deep")
     return {encodable(name): _checked(each, depth + 1) for name, each in content.items()}
 
 
 def _checked(value: Json, depth: int) -> Json:
     if isinstance(value, str):
         return encodable(value)
+    if isinstance(value, dict | list) and depth >= limits.JSON_DEPTH:
+        raise Malformed("its JSON is nested too deep")
     if isinstance(value, dict):
         return _checked_object(value, depth)
     if isinstance(value, list):
-        if depth >= limits.JSON_DEPTH:
-            raise Malformed("its JSON is nested too deep")
         return [_checked(each, depth + 1) for each in value]
     if isinstance(value, int) and not -LARGEST_INT <= value < LARGEST_INT:
         raise Malformed("it holds a number of more than 64 bits")

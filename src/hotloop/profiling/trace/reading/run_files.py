@@ -26,8 +26,6 @@ from hotloop.profiling.trace.reading.names import Names, index_names, steps_up
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed
 from hotloop.profiling.trace.reading.plain_json import read_json
 from hotloop.profiling.trace.reading.records import (
-    CallRecord,
-    LayerRecord,
     LayersRecord,
     LookRecord,
     Manifest,
@@ -105,18 +103,11 @@ def read_record(kind: type[T], path: Path, budget: Budget | None = None) -> T | 
     if content is None:
         return None
     record = decode(kind, content)
-    if isinstance(record, LookRecord):
-        _require_parents_first(record.tree)
-    elif isinstance(record, LayersRecord):
-        _require_parents_first(record.layers)
-    return record
-
-
-def _require_parents_first(rows: tuple[CallRecord, ...] | tuple[LayerRecord, ...]) -> None:
-    """Raise if a row comes before its parent: walking such a tree might not end."""
-    for i, row in enumerate(rows):
-        if row.parent >= i:
+    tree = record.tree if isinstance(record, LookRecord) else record.layers if isinstance(record, LayersRecord) else ()
+    for i, row in enumerate(tree):
+        if row.parent >= i:  # Walking such a tree might not end.
             raise Malformed(f"row {i} has a parent after it")
+    return record
 
 
 def read_process(folder: Path, budget: Budget) -> ProcessParts:
@@ -129,23 +120,20 @@ def read_process(folder: Path, budget: Budget) -> ProcessParts:
     if process is None:
         raise Malformed(f"it has no {PROCESS}")
     state = read_record(StateRecord, folder / "state.json", budget) or StateRecord()
-    damage: list[str] = []
-    tables: dict[str, Table] = {}
-    for name in STREAMS:
-        tables[name], problem = read_table(folder, name, state.state == "finished", budget)
-        damage.append(problem)
+    tables = {name: read_table(folder, name, state.state == "finished", budget) for name in STREAMS}
+    damage = [problem for _, problem in tables.values()]
     totals, problem = check_totals(stream_store.read_totals(folder, budget))
     damage.append(_damage(folder, "totals.arrow", problem))
     # Read last: a running process writes names before it uses them.
     entries, cut = stream_store.read_names(folder, budget)
     names, problem = index_names(entries)
-    problem = problem or cut or ("it lacks names that the tables use" if _lacks_names(tables["windows"], names) else "")
+    windows, spans, counters, samples, memory = (tables[name][0] for name in STREAMS)
+    problem = problem or cut or ("it lacks names that the tables use" if _lacks_names(windows, names) else "")
     damage.append(_damage(folder, "names.jsonl", problem))
     if not budget.take_work(sum(map(steps_up, names.nodes.values()))):
         raise Malformed("its call trees are larger than what hotloop reads")
-    windows, spans, counters, samples, memory = (tables[name] for name in STREAMS)
-    kept = tuple(filter(None, damage))
-    return ProcessParts(folder, process, state, names, totals, windows, spans, counters, samples, memory, kept)
+    problems = tuple(filter(None, damage))
+    return ProcessParts(folder, process, state, names, totals, windows, spans, counters, samples, memory, problems)
 
 
 def _lacks_names(windows: Table, names: Names) -> bool:
@@ -178,11 +166,11 @@ def read_claims(run: Path, budget: Budget | None = None) -> tuple[Claims, list[s
 
 def read_looks(run: Path, budget: Budget | None = None) -> tuple[LookFiles, list[str]]:
     """Return the files of deep profiling, and what could not be read."""
-    functions, wrong = read_records(LookRecord, run, "functions.json", budget)
-    operators, too = read_records(LookRecord, run, "operators.json", budget)
-    layers, also = read_records(LayersRecord, run, "layers.json", budget)
+    functions, wrong_functions = read_records(LookRecord, run, "functions.json", budget)
+    operators, wrong_operators = read_records(LookRecord, run, "operators.json", budget)
+    layers, wrong_layers = read_records(LayersRecord, run, "layers.json", budget)
     files = LookFiles(next(iter(functions), None), next(iter(operators), None), next(iter(layers), None))
-    return files, [*wrong, *too, *also]
+    return files, [*wrong_functions, *wrong_operators, *wrong_layers]
 
 
 def read_sources(run: Path, budget: Budget | None = None) -> tuple[dict[str, SourceText], list[str]]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 HEAVY_BYTES = 100_000
 """Two uint8 stacks of 4×84×84, as libraries keep them, are 56 kB; in float32 they are 226 kB."""
@@ -33,7 +33,7 @@ def find(loop: Loop) -> Causes:
     if kept < HEAVY_BYTES or not moved:
         return
     calls = max(sum(node.calls for node in loop.thread.nodes if node.counts.get("replay_bytes")), 1)
-    sampling = loop.where(lambda atom: Phase.SAMPLE in loop.phases(atom.node))
+    sampling = loop.within(Phase.SAMPLE)
     claimed = sampling + loop.where(lambda atom: atom.node.phase is Phase.STORE)
     sample_ns = total_ns(sampling)
     if not sample_ns:
@@ -49,7 +49,6 @@ def find(loop: Loop) -> Causes:
             f"resident memory reached {size(float(loop.trace.main.memory.rss_bytes.max(initial=0)))}",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         sweeps=calls,
         general=True,
     )

@@ -13,8 +13,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, growth, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, grow, indices, matching, total_ns
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop
+from hotloop.profiling.diagnosis.selection import busy_ns, grow, indices, matching
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop, total_ns
 
 STACKS = re.compile(r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor)\(|\b(np|numpy)\.(stack|concatenate|array)\(")
 CONVERTS = re.compile(
@@ -39,9 +39,7 @@ Write each new frame once, as small as the agent needs it, and hand out a view:
 def find(loop: Loop) -> Causes:
     """Find conversions and stacks of frames outside of learning."""
     elsewhere = LEARNING | {Phase.RENDER, Phase.WAIT, Phase.LOG, Phase.EVALUATE, Phase.CHECKPOINT}
-    pool = loop.where(
-        lambda a: a.own is not None and not ALSO.search(a.own.text) and not (loop.phases(a.node) & elsewhere)
-    )
+    pool = loop.where(lambda atom: not ALSO.search(atom.text) and not (loop.phases(atom.node) & elsewhere))
     stacks = matching(pool, STACKS)
     claimed = grow([*stacks, *matching(pool, CONVERTS)], pool)
     steps = max(loop.env_steps, 1)
@@ -57,5 +55,4 @@ def find(loop: Loop) -> Causes:
             f"{duration(total_ns(claimed) / steps)} a step on converting and stacking frames",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )

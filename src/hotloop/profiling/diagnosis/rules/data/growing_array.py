@@ -15,8 +15,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, growth, hot_lines, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices, left_over, matching, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import indices, left_over, matching
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 GROWS = re.compile(
     r"^(?P<name>[\w.]+(\[[^\]]*\])?)\s*=\s*(np|numpy|torch|pd|pandas)\."
@@ -38,25 +38,23 @@ Where the length is not known: append to a Python list, and make one array of it
 
 def find(loop: Loop) -> Causes:
     """Find lines that put an array together out of itself and a new piece."""
-    networks = {node.id for node in loop.thread.nodes if node.kind == "span" and Phase.FORWARD in loop.phases(node)}
-    pool = loop.where(lambda atom: atom.own is not None and atom.node.id not in networks)
-    claimed = [atom for atom in matching(pool, GROWS) if atom.own and not WIDER.search(atom.own.text)]
+    networks = {node.id for node in loop.spans if Phase.FORWARD in loop.phases(node)}
+    pool = loop.where(lambda atom: atom.node.id not in networks and not WIDER.search(atom.text))
+    claimed = matching(pool, GROWS)
     if not claimed:
         return
     lines = len(hot_lines(claimed))
     rows = max(loop.vector_steps, 1) * lines
-    phase = claimed[0].node.phase
-    grown = growth(loop, phase, "vector_steps")
+    grown = growth(loop, claimed[0].node.phase, "vector_steps")
     yield Cause(
         title="Arrays grow by appending: each new row copies all rows before it.",
         atoms=indices(claimed),
-        residual=left_over(claimed, rows * ROW_NS, rows * ROW_NS / 5, 2 * rows * ROW_NS),
+        residual=left_over(claimed, rows * ROW_NS, low=0.2),
         evidence=(
             f"{duration(total_ns(claimed) / max(loop.vector_steps, 1))} a step on {lines} such line"
             f"{'s' * (lines > 1)}; writing a row takes some {duration(ROW_NS)}",
-            *([f"a step's share of it grew to {grown:.2f} times the first"] if grown > 1.1 else []),
+            f"a step's share of it grew to {grown:.2f} times the first" if grown > 1.1 else "",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         sweeps=loop.vector_steps,
     )

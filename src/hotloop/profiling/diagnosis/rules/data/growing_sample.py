@@ -20,10 +20,11 @@ import re
 from dataclasses import dataclass, replace
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.evidence import HotLine, duration, growth, hottest
+from hotloop.profiling.diagnosis.evidence import duration, growth, hot_lines, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over, total_ns
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
+from hotloop.profiling.trace.model import Frame
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ KINDS = (
 """The first that matches a line decides. What is left: `randint` and a gather; a descent of a sum tree for the
 batch and its update, some 35 array calls; an index kept up to date as steps are stored."""
 OF_A_BATCH = 3.0
-"""How many times the cost of drawing well it takes: the same calls on a batch alone are cheap."""
+"""A line is reported from this multiple of the cost of efficient sampling: the same calls on a batch are cheap."""
 SLOW_INDEX = 4.0
 """In `random.sample`, taking an item costs 1.4 times as much as drawing its number in a list; in a deque of
 100,000 six times, of a million thirty times."""
@@ -74,17 +75,18 @@ Sample at a cost that does not depend on the size of the buffer:
 
 
 def find(loop: Loop) -> Causes:
-    """Find time on lines that look at the whole buffer for each batch."""
+    """Find time on lines that go through the whole buffer for each batch."""
     pool = loop.where(lambda atom: atom.own is not None and _draws(loop, atom))
-    calls = max(sample_calls(loop, pool), 1)
+    # Where no span draws batches, there is one for each update.
+    spans = {node.id: node for atom in pool if (node := loop.outermost(atom.node, Phase.SAMPLE))}
+    calls = sum(node.calls for node in spans.values()) or max(loop.updates, 1)
     claimed, fixed_ns, actions = _scans(pool, calls)
     indexed, left = _deque(pool)
     if indexed and busy_ns(indexed) > busy_ns(claimed):
-        cause = _cause(loop, indexed, clamped(left, left / 2, 2 * left), ["items of a deque are taken by index"], calls)
-        return [replace(cause, sweeps=0)]
-    if not claimed:
-        return []
-    return [_cause(loop, claimed, left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns), actions, calls)]
+        cause = _cause(loop, indexed, clamped(left), ["items of a deque are taken by index"], calls)
+        yield replace(cause, sweeps=0)
+    elif claimed:
+        yield _cause(loop, claimed, left_over(claimed, fixed_ns), actions, calls)
 
 
 def _draws(loop: Loop, atom: Atom) -> bool:
@@ -92,36 +94,20 @@ def _draws(loop: Loop, atom: Atom) -> bool:
     if Phase.SAMPLE in loop.phases(atom.node):
         return True
     plain = atom.node.kind == "gap" and atom.node.phase in LEARNING and not loop.beside_env(atom.node)
-    return plain and bool(KINDS[0].pattern.search(atom.own.text if atom.own else ""))
-
-
-def sample_calls(loop: Loop, atoms: list[Atom]) -> int:
-    """Return how often a batch was drawn: calls of the outermost spans that draw, else the updates."""
-    found = set()
-    for atom in atoms:
-        spans = [node for node in loop.lineage(atom.node) if node.kind == "span" and node.phase is Phase.SAMPLE]
-        if spans:
-            found.add(spans[-1].id)
-    return sum(loop.thread.by_id[number].calls for number in found) or loop.updates
+    return plain and bool(KINDS[0].pattern.search(atom.text))
 
 
 def _scans(pool: list[Atom], calls: int) -> tuple[list[Atom], float, list[str]]:
     """Return what the lines that scan take, what would be left of it in ns, and what they do."""
-    by_line: dict[tuple[str, int], list[Atom]] = {}
-    for atom in pool:
-        if atom.own is not None:
-            by_line.setdefault((atom.own.file, atom.own.line), []).append(atom)
     claimed: list[Atom] = []
     fixed_ns, actions = 0.0, []
-    for (file, line), atoms in sorted(by_line.items(), key=lambda each: -total_ns(each[1])):
-        text = atoms[0].own.text if atoms[0].own else ""
-        kind = next((each for each in KINDS if each.pattern.search(text)), None)
-        if kind is None or busy_ns(atoms) < OF_A_BATCH * kind.fixed_ns * calls:
-            continue
-        claimed += atoms
-        fixed_ns += kind.fixed_ns * calls
-        where = HotLine(file, line, text, total_ns(atoms))
-        actions.append(f"line {where.line} {kind.action}: {duration(where.ns / calls)} a batch")
+    for line in hot_lines(pool):
+        atoms = [atom for atom in pool if atom.line == (line.file, line.line)]
+        kind = next((each for each in KINDS if each.pattern.search(line.text)), None)
+        if kind is not None and busy_ns(atoms) >= OF_A_BATCH * kind.fixed_ns * calls:
+            claimed += atoms
+            fixed_ns += kind.fixed_ns * calls
+            actions.append(f"line {line.line} {kind.action}: {duration(line.ns / calls)} a batch")
     return claimed, fixed_ns, actions
 
 
@@ -136,7 +122,7 @@ def _deque(pool: list[Atom]) -> tuple[list[Atom], float]:
     return inside, 2.4 * drawing_ns / total_ns(inside)
 
 
-def _is_sample(frame) -> bool:
+def _is_sample(frame: Frame) -> bool:
     return not frame.own and frame.function == "Random.sample"
 
 
@@ -149,13 +135,10 @@ def _cause(loop: Loop, claimed: list[Atom], residual: Residual, actions: list[st
         evidence=(
             f"{duration(total_ns(claimed) / calls)} a batch to choose it",
             *actions[:3],
-            *(
-                [f"a batch takes {grown:.2f} times as long at the end of the recording as at its start"]
-                if grown > 1.1
-                else []
-            ),
+            f"a batch takes {grown:.2f} times as long at the end of the recording as at its start"
+            if grown > 1.1
+            else "",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         sweeps=calls,
     )

@@ -13,8 +13,8 @@ from __future__ import annotations
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import HOST_SYNC, grow, indices, matching, total_ns
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop
+from hotloop.profiling.diagnosis.selection import HOST_SYNC, grow, indices, matching
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 
 MOST_PER_UPDATE = 5.0
@@ -34,7 +34,7 @@ def find(loop: Loop) -> Causes:
     # An action fetched each step is ordinary, so steps count as well as updates.
     if not loop.updates or fetched < MOST_PER_UPDATE * (loop.updates + loop.vector_steps):
         return
-    pool = loop.where(lambda atom: atom.own is not None and _of_update(loop, atom.node))
+    pool = loop.where(lambda atom: _of_update(loop, atom.node))
     claimed = grow(matching(pool, HOST_SYNC), pool, least=0.8)
     if not claimed:
         return
@@ -47,7 +47,6 @@ def find(loop: Loop) -> Causes:
             f"{duration(total_ns(claimed) / loop.updates)} an update on the lines that do it",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
 
 

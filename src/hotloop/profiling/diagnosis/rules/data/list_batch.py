@@ -18,8 +18,8 @@ from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, percent, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import convolution_evidence
-from hotloop.profiling.diagnosis.selection import grow, indices, left_over, own_text, total_ns
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+from hotloop.profiling.diagnosis.selection import grow, indices, left_over, matching
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 
 FROM_LIST = re.compile(
     r"\b(np|numpy)\.(array|asarray|stack|vstack|concatenate)\("
@@ -55,29 +55,24 @@ def builds_from_list(text: str, sampling: bool) -> bool:
 
 def find(loop: Loop) -> Causes:
     """Find batches built from lists: in replay, or between the spans of an update, not inside of networks."""
-    pool = loop.where(
-        lambda atom: (
-            atom.own is not None
-            and atom.node.phase not in ELSEWHERE
-            and (atom.node.kind != "span" or Phase.SAMPLE in loop.phases(atom.node))
-        )
-    )
-    seeds = [a for a in pool if builds_from_list(own_text(a), Phase.SAMPLE in loop.phases(a.node))]
-    if not seeds:
+    pool = loop.where(lambda atom: atom.node.phase not in ELSEWHERE)
+    sampling = [atom for atom in pool if Phase.SAMPLE in loop.phases(atom.node)]
+    between = [atom for atom in pool if Phase.SAMPLE not in loop.phases(atom.node) and atom.node.kind != "span"]
+    seeds = [atom for atom in sampling if builds_from_list(atom.text, sampling=True)]
+    others = [atom for atom in between if builds_from_list(atom.text, sampling=False)]
+    if not seeds and not others:
         return
     # Each line that builds an array is a column of the batch.
-    columns = len({(atom.own.file, atom.own.line) for atom in seeds if atom.own is not None})
-    seeds += [atom for atom in pool if UNZIP.search(own_text(atom))]
+    columns = len({atom.line for atom in [*seeds, *others]})
     # Only a function that samples is replaced as a whole; one that also learns keeps its other lines.
-    sampling = [atom for atom in pool if Phase.SAMPLE in loop.phases(atom.node)]
-    inside = {atom.index for atom in sampling}
-    claimed = [*grow(seeds, sampling), *(atom for atom in seeds if atom.index not in inside)]
-    calls = max(_sample_calls(loop, claimed), 1)
+    claimed = [*grow(seeds + matching(sampling, UNZIP), sampling), *others, *matching(between, UNZIP)]
+    # Where no span builds batches, there is one for each update.
+    spans = {atom.node.id: atom.node for atom in claimed if atom.node.phase is Phase.SAMPLE}
+    calls = sum(node.calls for node in spans.values() if node.kind == "span") or max(loop.updates, 1)
     moved = loop.counts.get("replay_bytes", 0)
     heavy = loop.counts.get("replay_adds_bytes", 0) / max(loop.env_steps, 1) > HEAVY_BYTES
     gathered = moved * (AS_FRAMES if heavy else 1.0)
     fixed_ns = calls * columns * GATHER_COLUMN_NS + GATHER_PASSES * gathered / copy_speed(loop) * 1e9
-    residual = left_over(claimed, fixed_ns, fixed_ns / 2, 2 * fixed_ns)
     evidence = [hottest(loop, claimed)]
     if moved and total_ns(claimed):
         speed = moved / (total_ns(claimed) / 1e9)
@@ -88,15 +83,7 @@ def find(loop: Loop) -> Causes:
     yield Cause(
         title="Batches are built from a Python list of arrays: list → numpy → torch.",
         atoms=indices(claimed),
-        residual=residual,
+        residual=left_over(claimed, fixed_ns),
         evidence=(*evidence, *convolution_evidence(loop)),
-        advice=ADVICE,
         sweeps=calls if moved / calls > SWEPT_BYTES else 0,
     )
-
-
-def _sample_calls(loop: Loop, claimed: list[Atom]) -> int:
-    """Return how often a batch was built: calls of the spans it is built in, else the updates."""
-    nodes = {atom.node.id: atom.node for atom in claimed if atom.node.phase is Phase.SAMPLE}
-    calls = sum(node.calls for node in nodes.values() if node.kind == "span")
-    return calls or loop.updates

@@ -16,19 +16,20 @@ import re
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.env_processes import used_cpu_ns
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
-from hotloop.profiling.trace.model import Frame, Node, Process, Sample, Thread
+from hotloop.profiling.diagnosis.selection import indices, passes_through
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
+from hotloop.profiling.trace.model import Node, Thread
 
 QUEUES = re.compile(r"[/\\](multiprocessing[/\\](queues|connection|reduction|synchronize|managers)|queue)\.py$")
 NAMES = re.compile(r"queue|lock|semaphore|condition", re.IGNORECASE)
 PROCESSES = re.compile(r"[/\\]multiprocessing[/\\](queues|connection|reduction|synchronize|managers)\.py$")
 LEAST_BETWEEN = 0.2
-"""Part of the time from which the queues are between processes: between threads, nothing is pickled."""
+"""Least part of the time in queues between processes: between threads, nothing is pickled."""
 LEAST_PER_STEP = 0.2
-"""Messages for each environment step from which the queue carries single items rather than fragments."""
+"""With this many messages per environment step, the queue carries single items and not fragments."""
 ADVICE = """\
 Let each collector write whole fragments into its own stripe of shared memory, and send only "ready" words:
     block = shared_memory.SharedMemory(create=True, size=slots * slot_bytes)
@@ -49,14 +50,16 @@ class Work:
 
 def find(loop: Loop) -> Causes:
     """Find time in queues and their pickling, where they carry about one item an environment step."""
-    claimed = loop.where(lambda atom: _of_queue(loop, atom.node) or _in_queue(atom.stack))
-    outermost = [n for n in loop.thread.nodes if _is_queue(n) and not _of_queue(loop, loop.parent(n))]
-    calls = sum(node.calls for node in outermost)
+    claimed = loop.where(lambda atom: _of_queue(loop, atom.node) or passes_through(atom, QUEUES))
+    calls = sum(node.calls for node in loop.spans if _is_queue(node) and not _of_queue(loop, loop.parent(node)))
     per_step = calls / max(loop.env_steps, 1)
-    between = [a for a in claimed if any(PROCESSES.search(frame.file) for frame in a.stack)]
+    between = [atom for atom in claimed if passes_through(atom, PROCESSES)]
     if not claimed or per_step < LEAST_PER_STEP or total_ns(between) < LEAST_BETWEEN * total_ns(claimed):
         return
-    works = [_work(process) for process in loop.trace.processes]
+    works = [
+        Work(process.name, used_cpu_ns(process), sum(map(_queue_cpu_ns, process.threads)))
+        for process in loop.trace.processes
+    ]
     waiting = 1.0 - sum(atom.cpu_ns for atom in claimed) / max(total_ns(claimed), 1.0)
     elsewhere = [
         f"{work.name}: {percent(work.queue_ns / work.cpu_ns)} of its processor time goes into queues"
@@ -73,7 +76,6 @@ def find(loop: Loop) -> Causes:
             *elsewhere[:3],
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
 
 
@@ -99,17 +101,11 @@ def _of_queue(loop: Loop, node: Node | None) -> bool:
     return node is not None and any(_is_queue(each) for each in loop.lineage(node))
 
 
-def _in_queue(stack: tuple[Frame, ...]) -> bool:
-    return any(QUEUES.search(frame.file) for frame in stack)
-
-
-def _work(process: Process) -> Work:
-    cpu_ns = max(float(process.counts.get("cpu_ns", 0)), sum(float(t.cpu_ns) for t in process.threads))
-    return Work(process.name, cpu_ns, sum(_queue_cpu_ns(thread) for thread in process.threads))
-
-
 def _queue_cpu_ns(thread: Thread) -> float:
-    def inside(sample: Sample) -> bool:
-        return NAMES.search(thread.by_id[sample.node].name) is not None or _in_queue(sample.stack)
-
-    return float(sum(sample.cpu_ns for sample in thread.samples if inside(sample)))
+    return float(
+        sum(
+            sample.cpu_ns
+            for sample in thread.samples
+            if NAMES.search(thread.by_id[sample.node].name) or passes_through(sample, QUEUES)
+        )
+    )

@@ -19,7 +19,7 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, by_function, function_of, indices, own_text
+from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 
 CONVERTS = re.compile(
@@ -57,18 +57,18 @@ def passes(text: str) -> list[float]:
 
 def find(loop: Loop) -> Causes:
     """Find own functions that pass over image batches three times or more to normalise them."""
-    pool = loop.where(lambda a: a.own is not None and a.node.phase not in ELSEWHERE and bool(passes(own_text(a))))
+    pool = loop.where(lambda atom: atom.node.phase not in ELSEWHERE and bool(passes(atom.text)))
     claimed: list[Atom] = []
     counted: list[float] = []
     for atoms in by_function(pool).values():
-        made = [cost for text in {(a.own.line, a.own.text) for a in atoms if a.own} for cost in passes(text[1])]
-        if len(made) >= FEWEST_PASSES and any(SCALES.search(own_text(atom)) for atom in atoms):
+        made = [cost for _, text in {(atom.line, atom.text) for atom in atoms} for cost in passes(text)]
+        if len(made) >= FEWEST_PASSES and any(SCALES.search(atom.text) for atom in atoms):
             claimed += atoms
             counted += made
     batches = max(loop.updates, 1)
     if not claimed or busy_ns(claimed) / batches < LEAST_NS:
         return
-    left = 3 * PASS_IN_PLACE * len({function_of(a.own) for a in claimed if a.own}) / sum(counted)
+    left = 3 * PASS_IN_PLACE * len({atom.function for atom in claimed}) / sum(counted)
     yield Cause(
         title=f"Image batches are normalised in {times(len(counted))} passes over memory.",
         atoms=indices(claimed),
@@ -78,6 +78,5 @@ def find(loop: Loop) -> Causes:
             f"{times(len(counted))} passes seen, most of them into a new block of memory",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         sweeps=batches,
     )

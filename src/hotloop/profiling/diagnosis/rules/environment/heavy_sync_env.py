@@ -21,7 +21,7 @@ from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Node
 
 HEAVY_NS = 300_000
-"""An environment's step from which a process pays: several times what a message to it and back costs."""
+"""Environments with longer steps gain from processes: it is several times the cost of a message there and back."""
 MESSAGE_NS = 60_000
 """What sending an action and receiving an observation costs the main thread, for each environment."""
 UNEVEN = 1.1
@@ -59,7 +59,6 @@ def find(loop: Loop) -> Causes:
             f"{idle:.1f} of {loop.machine.cores} cores are idle; the gain is for {workers} processes",
             hottest(loop, claimed, 2),
         ),
-        advice=ADVICE,
         general=True,
         blame=stepped_from(claimed),
     )

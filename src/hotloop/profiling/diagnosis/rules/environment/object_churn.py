@@ -20,8 +20,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, grow, indices, total_ns, with_callers
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, grow, indices, matching, union, with_callers
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 
 BY_NAME = re.compile(r"(?<![\w.])(getattr|setattr|hasattr|isinstance|issubclass|vars|type)\(|\.__(dict|class)__\b")
@@ -51,17 +51,21 @@ Check types where data comes in, not at each step. What must stay a class: __slo
 
 def find(loop: Loop) -> Causes:
     """Find own code, outside of learning, whose time goes into objects and attributes."""
-    pool = loop.where(lambda a: a.own is not None and not (loop.phases(a.node) & ELSEWHERE) and _interpreted(a))
+    pool = loop.where(lambda a: a.own is not None and not (loop.phases(a.node) & ELSEWHERE))
+    # Only where the interpreter itself is running, in own code or in what objects are made of.
+    pool = [atom for atom in pool if atom.stack[0].own or _is_machinery(atom.stack[0])]
     makers = {(atom.stack[1].file, atom.stack[1].line) for atom in pool if len(atom.stack) > 1 and _is_object(atom)}
-    seeds = [a for a in pool if _is_object(a) or _by_name(a) or (a.stack[0].file, a.stack[0].line) in makers]
+    by_name = [atom for atom in pool if BY_NAME.search(atom.stack[0].text) and not LIBRARY.search(atom.stack[0].text)]
+    making = [atom for atom in pool if _is_object(atom) or (atom.stack[0].file, atom.stack[0].line) in makers]
+    seeds = union(by_name, making)
     claimed = with_callers(loop, grow(seeds, pool))
     steps = max(loop.env_steps, 1)
     if busy_ns(claimed) / steps < LEAST_NS or loop.share(claimed) < LEAST_SHARE:
         return
     whole = max(total_ns(claimed), 1.0)
     worst = hot_lines(seeds)[0]
-    by_name = sum(a.ns for a in claimed if a.own and BY_NAME.search(a.own.text)) / whole
-    objects = sum(a.ns for a in claimed if a.stack and SPECIAL.fullmatch(bare_name(a.stack[0]))) / whole
+    of_names = total_ns(matching(claimed, BY_NAME)) / whole
+    of_objects = total_ns(a for a in claimed if a.stack and SPECIAL.fullmatch(bare_name(a.stack[0]))) / whole
     yield Cause(
         title="A step creates many small objects and looks up attributes by name or type.",
         atoms=indices(claimed),
@@ -69,19 +73,12 @@ def find(loop: Loop) -> Causes:
         evidence=(
             f"{duration(total_ns(claimed) / steps)} an environment step, "
             f"as much as {times(total_ns(claimed) / steps / 100)} such operations of 100 ns",
-            f"{100 * by_name:.0f} % of it on lines with getattr, isinstance and the like, "
-            f"{100 * objects:.0f} % in methods such as __init__, __eq__, __hash__",
+            f"{100 * of_names:.0f} % of it on lines with getattr, isinstance and the like, "
+            f"{100 * of_objects:.0f} % in methods such as __init__, __eq__, __hash__",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         blame=(worst.file, worst.line),
     )
-
-
-def _interpreted(atom: Atom) -> bool:
-    """Return whether the interpreter is running: the innermost frame is own code or the machinery of objects."""
-    inner = atom.stack[0]
-    return inner.own or _is_machinery(inner)
 
 
 def _is_machinery(frame: Frame) -> bool:
@@ -92,8 +89,3 @@ def _is_object(atom: Atom) -> bool:
     """Return whether an object is being created, compared, hashed or accessed."""
     inner = atom.stack[0]
     return _is_machinery(inner) or bool(SPECIAL.fullmatch(bare_name(inner)) and not LIBRARY.search(inner.text))
-
-
-def _by_name(atom: Atom) -> bool:
-    text = atom.stack[0].text
-    return bool(BY_NAME.search(text) and not LIBRARY.search(text))

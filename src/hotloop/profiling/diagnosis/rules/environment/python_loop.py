@@ -16,8 +16,8 @@ import re
 
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices, with_callers
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices, matching, with_callers
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop, total_ns
 
 INTERPRETED = re.compile(
     r"^(for|while|if|elif|else|continue|break|and|or|not|def)\b|\.(popleft|append|appendleft|add|pop|discard)\("
@@ -43,7 +43,7 @@ def find(loop: Loop) -> Causes:
     """Find the user's own interpreted loops inside the environment."""
     pool = loop.where(lambda a: bool(a.stack) and a.stack[0].own and _features(loop, a))
     looping = [atom for atoms in by_function(pool).values() if _interpreted(loop, atoms) for atom in atoms]
-    claimed = with_callers(loop, looping) if looping else []
+    claimed = with_callers(loop, looping)
     per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1)
     if not claimed or per_step_ns < LEAST_NS:
         return
@@ -56,7 +56,6 @@ def find(loop: Loop) -> Causes:
             f"{times(loop.num_envs)} environments a vector step",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
 
 
@@ -69,11 +68,6 @@ def _features(loop: Loop, atom: Atom) -> bool:
 
 def _interpreted(loop: Loop, atoms: list[Atom]) -> bool:
     """Return whether a function loops in Python: a search, or a loop over many environments."""
-    texts = [(atom.stack[0].text, atom.ns) for atom in atoms]
-    whole = sum(ns for _, ns in texts)
-    loops = any(LOOPING.search(text) for text, _ in texts)
-    searches = any(SEARCH.search(text) for text, _ in texts)
-    interpreted = sum(ns for text, ns in texts if INTERPRETED.search(text))
-    if interpreted < LEAST_INTERPRETED * whole:
+    if total_ns(matching(atoms, INTERPRETED)) < LEAST_INTERPRETED * total_ns(atoms):
         return False
-    return searches or (loops and loop.num_envs >= FEWEST_ENVS)
+    return bool(matching(atoms, SEARCH) or (loop.num_envs >= FEWEST_ENVS and matching(atoms, LOOPING)))

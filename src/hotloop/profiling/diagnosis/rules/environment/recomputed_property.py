@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import Function, bare_name, function_of, indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
+from hotloop.profiling.diagnosis.selection import bare_name, function_of, indices, matching
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Function, Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 
 FEWEST_READS = 2
@@ -69,21 +69,15 @@ def find(loop: Loop) -> Causes:
             site = (caller.file, caller.line)
             getter.sites[site] = getter.sites.get(site, 0.0) + atom.ns
     repeated = {key: getter for key, getter in getters.items() if getter.repeated}
-    claimed: list[Atom] = []
-    for atom in pool:
-        inside = [function_of(inner) for inner, _, _ in getter_calls(atom.stack)]
-        if any(key in repeated for key in inside):
-            claimed.append(atom)
-    if not total_ns(claimed):
-        return []
-    return [_cause(loop, claimed, repeated)]
+    claimed = [atom for atom in pool if any(function_of(inner) in repeated for inner, _, _ in getter_calls(atom.stack))]
+    return [_cause(loop, claimed, repeated)] if total_ns(claimed) else []
 
 
 def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]]:
     """Yield each own function entered by `.name` or `.name()`, its caller, and whether it is a property."""
     for inner, caller in itertools.pairwise(stack):
         name = bare_name(inner)
-        # Most lines do not have the name at all, and to compile a pattern takes longer than to look for it.
+        # Most lines do not contain the name, and a substring search is faster than compiling a pattern.
         if not inner.own or name in NOT_GETTERS or f".{name}" not in caller.text:
             continue
         found = re.search(rf"\.{re.escape(name)}\b\s*(\(\s*\))?(?!\s*[\(=](?!=))", caller.text)
@@ -93,21 +87,19 @@ def getter_calls(stack: tuple[Frame, ...]) -> Iterator[tuple[Frame, Frame, bool]
 
 def _cause(loop: Loop, claimed: list[Atom], repeated: dict[Function, Getter]) -> Cause:
     steps = max(loop.env_steps, 1)
-    whole = total_ns(claimed)
-    everything = sum(getter.ns for getter in repeated.values())
-    left = sum(getter.ns / getter.reads for getter in repeated.values()) / everything
-    names = sorted(repeated, key=lambda key: -repeated[key].ns)[:4]
-    places = ", ".join(f"{name[1].rsplit('.', 1)[-1]} from {len(repeated[name].sites)} places" for name in names)
-    constants = sum(atom.ns for atom in claimed if atom.own and CONSTANT.search(atom.own.text))
+    left = sum(getter.ns / getter.reads for getter in repeated.values()) / sum(each.ns for each in repeated.values())
+    largest = sorted(repeated.items(), key=lambda item: -item[1].ns)[:4]
+    names = [function.rsplit(".", 1)[-1] for (_, function), _ in largest]
+    places = (f"{name} from {len(getter.sites)} places" for name, (_, getter) in zip(names, largest, strict=True))
+    constants_ns = total_ns(matching(claimed, CONSTANT))
     return Cause(
-        title=f"{names[0][1].rsplit('.', 1)[-1]} and the like are computed again at every access.",
+        title=f"{names[0]} and the like are computed again at every access.",
         atoms=indices(claimed),
-        residual=clamped(left, left / 2, 2 * left),
+        residual=clamped(left),
         evidence=(
-            f"{duration(whole / steps)} an environment step inside {times(len(repeated))} getters",
-            f"read on sampled lines: {places}",
-            *([f"{duration(constants / steps)} of it tests membership in a constant (isin)"] if constants else []),
+            f"{duration(total_ns(claimed) / steps)} an environment step inside {times(len(repeated))} getters",
+            f"read on sampled lines: {', '.join(places)}",
+            f"{duration(constants_ns / steps)} of it tests membership in a constant (isin)" if constants_ns else "",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )

@@ -15,8 +15,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, indices, left_over, own_text, total_ns
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, indices, left_over, passes_through
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop, total_ns
 
 LIBRARY = re.compile(r"[/\\](PIL|pygame|cv2|matplotlib|cairo|OpenGL|pyglet|skimage)[/\\]")
 CALLS = re.compile(r"\b(pygame|cv2|ImageDraw|Image|gfxdraw|plt)\.\w|\bdraw\.\w+\(|\.(blit|resize|smoothscale)\(")
@@ -41,29 +41,25 @@ def find(loop: Loop) -> Causes:
     env_ns = total_ns(atom for atom in pool if loop.phases(atom.node) & ENVIRONMENT)
     steps = max(loop.env_steps, 1)
     # Drawing without an environment, such as plots, is not covered.
-    if not claimed or not env_ns or total_ns(claimed) < LEAST_OF_ENV * env_ns:
-        return
-    if busy_ns(claimed) / steps < 2 * DIRECT_DRAW_NS:
+    large = total_ns(claimed) >= LEAST_OF_ENV * env_ns and busy_ns(claimed) / steps >= 2 * DIRECT_DRAW_NS
+    if not env_ns or not large:
         return
     # Images may be drawn outside of the environment's spans, for example in a wrapper.
     whole_ns = env_ns + total_ns(atom for atom in claimed if not loop.phases(atom.node) & ENVIRONMENT)
     yield Cause(
         title="Most of an environment step is drawing the picture.",
         atoms=indices(claimed),
-        residual=left_over(claimed, steps * DIRECT_DRAW_NS, steps * DIRECT_DRAW_NS / 3, steps * 3 * DIRECT_DRAW_NS),
+        residual=left_over(claimed, steps * DIRECT_DRAW_NS, low=1 / 3, high=3.0),
         evidence=(
             f"drawing takes {duration(total_ns(claimed) / steps)} of the "
             f"{duration(whole_ns / steps)} of an environment step ({percent(total_ns(claimed) / whole_ns)})",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         sweeps=steps,
     )
 
 
 def _draws(loop: Loop, atom: Atom) -> bool:
-    if Phase.RENDER in loop.phases(atom.node):
-        return True
-    if any(LIBRARY.search(frame.file) for frame in atom.stack) or CALLS.search(own_text(atom)):
+    if Phase.RENDER in loop.phases(atom.node) or passes_through(atom, LIBRARY) or CALLS.search(atom.text):
         return True
     return any(frame.own and DRAWS.search(bare_name(frame)) for frame in atom.stack)

@@ -22,16 +22,16 @@ from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.env_processes import Steps, vector_nodes, worker_steps
 from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 
 IN_PROCESS_NS = 8_000
 """What a vector environment in the same process adds to an environment's step: its loop, and writing the rows."""
 COLD = 3.0
-"""A process woken for one step finds cold caches: done in a row the step takes a third of the median seen there."""
+"""A process woken for one step has cold caches: steps made one after the other take a third of the median there."""
 LEAST_OVERHEAD = 0.5
-"""Part of the vector step that is not the environments' own, from which processes do not pay."""
+"""If more than this part of a vector step is not the environments' own work, processes are not worth it."""
 COPIES = re.compile(r"^(_?deepcopy\w*|copy|_?concatenate\w*|_save_obs|_obs_from_buf|copy_obs_dict|_stack_obs)$")
 LEAST_COPY_NS = 200_000
 FEWEST_CALLS = 20
@@ -48,7 +48,7 @@ and keep arrays out of `info`, which is copied deeply at each step by some vecto
 
 
 def find(loop: Loop) -> Causes:
-    """Find vector environments that cost more than what they hold."""
+    """Find vector environments that cost more than the environments in them."""
     steps = worker_steps(loop)
     return _processes(loop, steps) if steps else _copies(loop)
 
@@ -57,29 +57,26 @@ def _processes(loop: Loop, steps: Steps) -> Causes:
     inside = {each.id for node in vector_nodes(loop) for each in loop.thread.subtree(node)}
     stepping = loop.where(lambda atom: atom.node.id in inside)
     acting = loop.where(lambda atom: atom.node.id not in inside and _follows(loop, atom.node))
-    vector_ns = total_ns(stepping)
-    env_ns = steps.median_ns * loop.env_steps
-    overhead = 1.0 - env_ns / max(vector_ns, 1.0)
-    if not vector_ns or overhead < LEAST_OVERHEAD:
+    vector_ns, acting_ns, env_ns = total_ns(stepping), total_ns(acting), steps.median_ns * loop.env_steps
+    if not vector_ns or 1.0 - env_ns / max(vector_ns, 1.0) < LEAST_OVERHEAD:
         return
     residual = _residual(steps, vector_ns / max(loop.env_steps, 1))
     waited_ns = total_ns(atom for atom in stepping if Phase.WAIT in loop.phases(atom.node))
-    warm = _warm(acting)
-    claimed, whole_ns = [*stepping, *acting], vector_ns + total_ns(acting)
+    warm, whole_ns = _warm(acting), vector_ns + acting_ns
     yield Cause(
         title="Sending steps to processes costs more than the environments' own work.",
-        atoms=indices(claimed),
+        atoms=indices([*stepping, *acting]),
         residual=clamped(
-            (residual.mid * vector_ns + warm * total_ns(acting)) / whole_ns,
-            (residual.low * vector_ns + 0.8 * warm * total_ns(acting)) / whole_ns,
-            (residual.high * vector_ns + total_ns(acting)) / whole_ns,
+            (residual.mid * vector_ns + warm * acting_ns) / whole_ns,
+            (residual.low * vector_ns + 0.8 * warm * acting_ns) / whole_ns,
+            (residual.high * vector_ns + acting_ns) / whole_ns,
         ),
         evidence=(
             f"an environment step takes {duration(steps.median_ns)} in its process, and "
             f"{duration(vector_ns / max(loop.env_steps, 1))} of the main thread's time",
             f"{steps.processes} processes for {times(loop.num_envs)} environments; "
             f"{percent(waited_ns / vector_ns)} of a vector step is waiting",
-            *([f"acting between the steps takes {times(1 / warm)} times as long as it does at best"] if warm else []),
+            f"acting between the steps takes {times(1 / warm)} times as long as it does at best" if warm else "",
             hottest(loop, stepping, 1),
         ),
         advice=PROCESS_ADVICE,
@@ -105,8 +102,9 @@ def _follows(loop: Loop, node: Node) -> bool:
 def _warm(acting: list[Atom]) -> float:
     """Return what is left of acting once the thread no longer sleeps in between: by its fastest calls."""
     nodes = {atom.node.id: atom.node for atom in acting if atom.node.kind == "span"}.values()
-    whole = sum(node.total_ns for node in nodes if node.calls >= FEWEST_CALLS)
-    return sum(node.min_ns * node.calls for node in nodes if node.calls >= FEWEST_CALLS) / whole if whole else 1.0
+    nodes = [node for node in nodes if node.calls >= FEWEST_CALLS]
+    whole = sum(node.total_ns for node in nodes)
+    return sum(node.min_ns * node.calls for node in nodes) / whole if whole else 1.0
 
 
 def _copies(loop: Loop) -> Causes:

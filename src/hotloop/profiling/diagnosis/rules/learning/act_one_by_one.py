@@ -22,7 +22,7 @@ from hotloop.profiling.trace.model import Node
 
 FEWEST_ENVS = 4
 FOR_EACH = 0.8
-"""Acting calls for each environment step from which the policy is called for every environment apart."""
+"""With this many acting calls per environment step, the policy is called separately for each environment."""
 ARITHMETIC = 4.0
 """A batch of a few rows reaches about a quarter of the machine's peak on one core."""
 ADVICE = """\
@@ -35,33 +35,26 @@ Stack the observations and call the policy once a vector step:
 def find(loop: Loop) -> Causes:
     """Find module calls for acting that are as many as the environment steps of a vector environment."""
     num_envs = loop.num_envs
-    if not loop.env_steps or num_envs < FEWEST_ENVS:
+    acting = [node for node in loop.spans if _acts(loop, node) and node.calls >= FOR_EACH * loop.env_steps]
+    if not loop.env_steps or num_envs < FEWEST_ENVS or not acting:
         return
-    calls = {
-        node.id: node
-        for node in loop.thread.nodes
-        if node.kind == "span" and _acts(loop, node) and node.calls >= FOR_EACH * loop.env_steps
-    }
-    if not calls:
-        return
-    names = {node.name for node in calls.values()}
-    claimed = union(loop.below(calls.values()), loop.where(lambda atom: _between(atom.node, names)))
-    made = sum(node.calls for node in calls.values())
-    flops = sum(loop.counted("flops", node) for node in calls.values())
+    names = {node.name for node in acting}
+    claimed = union(loop.below(acting), loop.where(lambda atom: _between(atom.node, names)))
+    calls = sum(node.calls for node in acting)
+    flops = sum(loop.counted("flops", node) for node in acting)
     peak = float(loop.machine.peak_flops_1 or loop.machine.peak_flops or 5e10)
     once_ns = busy_ns(claimed) / num_envs
     batch_ns = once_ns + ARITHMETIC * flops / peak * 1e9
     yield Cause(
         title="The policy is called for one environment at a time.",
         atoms=indices(claimed),
-        residual=left_over(claimed, batch_ns, 0.7 * once_ns, 2 * batch_ns),
+        residual=left_over(claimed, batch_ns, low=0.7 * once_ns / batch_ns),
         evidence=(
-            f"{times(made / loop.vector_steps)} calls for acting a vector step of {times(num_envs)} environments",
-            f"a call takes {duration(sum(node.total_ns for node in calls.values()) / made)}, "
-            f"its arithmetic {duration(flops / made / peak * 1e9)}",
+            f"{times(calls / loop.vector_steps)} calls for acting a vector step of {times(num_envs)} environments",
+            f"a call takes {duration(sum(node.total_ns for node in acting) / calls)}, "
+            f"its arithmetic {duration(flops / calls / peak * 1e9)}",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
 
 

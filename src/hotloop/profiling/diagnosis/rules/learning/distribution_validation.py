@@ -16,8 +16,8 @@ import re
 
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import bare_name, indices, passes_through
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 
 PACKAGE = re.compile(r"torch[/\\]distributions[/\\]\w+\.py$")
@@ -35,7 +35,7 @@ def validates(frame: Frame) -> bool:
     if not PACKAGE.search(frame.file) or not CHECKS.search(frame.file):
         return False
     # The base class's constructor does next to nothing but validate.
-    return bool(CHECKING.search(frame.function)) or frame.function.rsplit(".", 1)[-1] == "__init__"
+    return bool(CHECKING.search(frame.function)) or bare_name(frame) == "__init__"
 
 
 def find(loop: Loop) -> Causes:
@@ -43,7 +43,7 @@ def find(loop: Loop) -> Causes:
     claimed = loop.where(lambda atom: any(validates(frame) for frame in atom.stack))
     if not claimed:
         return
-    whole = total_ns(loop.where(lambda atom: any(PACKAGE.search(frame.file) for frame in atom.stack)))
+    whole = total_ns(loop.where(lambda atom: passes_through(atom, PACKAGE)))
     yield Cause(
         title="torch.distributions validates its arguments and samples each time.",
         atoms=indices(claimed),
@@ -54,5 +54,4 @@ def find(loop: Loop) -> Causes:
             f"{duration(total_ns(claimed) / max(loop.vector_steps, 1))} a step, updates included",
             hottest(loop, claimed, label="used at"),
         ),
-        advice=ADVICE,
     )

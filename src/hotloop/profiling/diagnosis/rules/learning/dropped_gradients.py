@@ -40,19 +40,18 @@ def find(loop: Loop) -> Causes:
     claimed = loop.where(lambda atom: atom.node.phase is Phase.BACKWARD and atom.node.kind == "span")
     if not claimed or not dropped or dropped < LEAST_PART * (taken + dropped):
         return
-    wasted = WEIGHTS_PART * dropped / (taken + dropped)
+    part = dropped / (taken + dropped)
+    wasted = WEIGHTS_PART * part
     yield Cause(
         title="Gradients are computed and discarded, of weights that this loss does not train.",
         atoms=indices(claimed),
         residual=clamped(1 - wasted, 1 - 1.6 * wasted, 1 - 0.4 * wasted),
         evidence=(
-            f"{percent(dropped / (taken + dropped))} of the gradients written were zeroed before an optimiser took "
-            "them",
+            f"{percent(part)} of the gradients written were zeroed before an optimiser took them",
             f"{dropped / max(loop.updates, 1):,.0f} of them an update, about {percent(wasted)} of what backward "
             "passes do",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         general=True,
         blame=loop.trace.torch.gradients_dropped_at or meeting_line(claimed),
     )

@@ -22,13 +22,13 @@ from __future__ import annotations
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop, total_ns
 
 FEWEST_ENVS = 32
 ENVS_PER_UPDATE = 64
 TOO_MANY = 4.0
-"""How many times the target it takes before it is called too many."""
+"""This multiple of the target is too many."""
 LEAST_SHARE = 0.5
 
 
@@ -61,12 +61,8 @@ def find(loop: Loop) -> Causes:
 
 def _off_policy(loop: Loop) -> bool:
     """Return whether batches are drawn from replay for the updates: not PPO's epochs over a rollout."""
-    drawn = sum(
-        node.calls
-        for node in loop.thread.nodes
-        if node.kind == "span" and node.phase is Phase.SAMPLE and not node.name.endswith(".get")
-    )
-    return drawn >= 0.5 * loop.updates
+    sampling = [node for node in loop.spans if node.phase is Phase.SAMPLE and not node.name.endswith(".get")]
+    return sum(node.calls for node in sampling) >= 0.5 * loop.updates
 
 
 def _advice(loop: Loop, ratio: float, target: float) -> str:

@@ -16,8 +16,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import Function, busy_ns, function_of, indices
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+from hotloop.profiling.diagnosis.selection import busy_ns, indices
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Function, Loop
 
 BACKWARDS = re.compile(r"^for\b.*(\breversed\(|,\s*-1,\s*-1\)|\[::-1\])")
 """Time is walked through from its end."""
@@ -47,10 +47,10 @@ Compile the recurrence (or loop over time only, with all environments in one arr
 
 def find(loop: Loop) -> Causes:
     """Find own functions outside of networks and environments that walk backwards through time."""
-    pool = loop.where(lambda a: a.own is not None and not (a.node.kind == "span" and a.node.phase in ELSEWHERE))
+    pool = loop.where(lambda atom: not (atom.node.kind == "span" and atom.node.phase in ELSEWHERE))
     regions = recurrences(pool)
     claimed = [atom for atom in pool if _inside(atom, regions)]
-    per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1) if claimed else 0.0
+    per_step_ns = busy_ns(claimed) / max(loop.env_steps, 1)
     if per_step_ns < LEAST_NS:
         return
     yield Cause(
@@ -63,13 +63,12 @@ def find(loop: Loop) -> Causes:
             f"{times(loop.num_envs)} environments a vector step",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
 
 
 def recurrences(pool: list[Atom]) -> list[tuple[Function, int, int]]:
     """Return the functions and lines, first and last, of loops over time that carry a discounted value on."""
-    lines = {(function_of(atom.own), atom.own.line): atom.own.text for atom in pool if atom.own is not None}
+    lines = {(atom.function, atom.own.line): atom.text for atom in pool if atom.own and atom.function}
     found = []
     for (function, line), text in lines.items():
         if not (CARRIES.search(text) and DISCOUNTS.search(text)):
@@ -85,7 +84,5 @@ def recurrences(pool: list[Atom]) -> list[tuple[Function, int, int]]:
 
 
 def _inside(atom: Atom, regions: list[tuple[Function, int, int]]) -> bool:
-    if atom.own is None:
-        return False
-    here, line = function_of(atom.own), atom.own.line
-    return any(here == function and first <= line <= last for function, first, last in regions)
+    line = atom.own.line if atom.own else 0
+    return any(atom.function == function and first <= line <= last for function, first, last in regions)

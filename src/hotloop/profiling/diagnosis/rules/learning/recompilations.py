@@ -17,8 +17,8 @@ import re
 
 from hotloop.profiling.diagnosis.evidence import duration, meeting_line, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.selection import indices, passes_through
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 COMPILER = re.compile(
     r"[/\\]torch[/\\](_dynamo[/\\](?!eval_frame|external_utils|compiled_autograd)|_subclasses[/\\]"
@@ -40,7 +40,7 @@ def find(loop: Loop) -> Causes:
     """Find time spent on compiling what had been compiled before."""
     again = loop.counts.get("recompilations", 0)
     compiled = max(loop.counts.get("compilations", 0), again)
-    claimed = loop.where(_compiles)
+    claimed = loop.where(lambda atom: passes_through(atom, COMPILER))
     if again < FEWEST or not claimed:
         return
     first = 1.0 - again / compiled
@@ -53,11 +53,6 @@ def find(loop: Loop) -> Causes:
             f"{duration(total_ns(claimed) / compiled)} each, one for every "
             f"{times(loop.updates / again)} updates and {times(loop.env_steps / again)} environment steps",
         ),
-        advice=ADVICE,
         sweeps=compiled,
         blame=meeting_line(claimed),
     )
-
-
-def _compiles(atom: Atom) -> bool:
-    return any(COMPILER.search(frame.file) for frame in atom.stack)

@@ -22,9 +22,8 @@ from __future__ import annotations
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, size, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices, left_over, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
-from hotloop.profiling.trace.model import Node
+from hotloop.profiling.diagnosis.selection import indices, left_over
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 FEWEST_TENSORS = 24
 """Below this a step takes less than a millisecond whatever its form."""
@@ -41,21 +40,22 @@ An ensemble of N equal networks has N times fewer tensors as one network of [N, 
 
 def find(loop: Loop) -> Causes:
     """Find steps of optimisers that go through many tensors one by one."""
-    visited = {node.id: _per_step(loop, node, "optimiser_tensors") for node in loop.thread.nodes}
-    nodes = [node for node in loop.thread.nodes if visited[node.id] >= FEWEST_TENSORS]
+    # While an optimiser's spans are not timed, its counts go to their parent, which is not a step.
+    stepping = [node for node in loop.spans if node.phase is Phase.OPTIMISE and node.calls]
+    nodes = [each for each in stepping if loop.counted("optimiser_tensors", each) >= FEWEST_TENSORS * each.calls]
     if not nodes:
         return
     claimed = loop.below(nodes)
     steps = sum(node.calls for node in nodes)
-    visits = sum(node.calls * visited[node.id] for node in nodes)
-    elements = sum(node.calls * _per_step(loop, node, "optimiser_elements") for node in nodes)
+    visits = sum(loop.counted("optimiser_tensors", node) for node in nodes)
+    elements = sum(loop.counted("optimiser_elements", node) for node in nodes)
     # Weights and moments of small networks stay in the caches, which are faster than a large copy.
     left_ns = visits * FUSED_TENSOR_NS + elements * ADAM_BYTES / (2 * copy_speed(loop)) * 1e9
     tensors = visits / steps
     yield Cause(
         title=f"The optimiser goes through {times(tensors)} tensors one by one.",
         atoms=indices(claimed),
-        residual=left_over(claimed, left_ns, 0.6 * left_ns, 1.8 * left_ns),
+        residual=left_over(claimed, left_ns, low=0.6, high=1.8),
         evidence=(
             f"{nodes[0].name} takes {duration(total_ns(claimed) / steps)} for {times(tensors)} tensors "
             f"of {size(elements / visits, 'numbers')} on average: "
@@ -63,13 +63,4 @@ def find(loop: Loop) -> Causes:
             "neither fused=True nor foreach=True is set",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
-
-
-def _per_step(loop: Loop, node: Node, counter: str) -> float:
-    """Return a counter for each step of an optimiser's span, 0 elsewhere."""
-    # Counts of spans that are not timed for a while are their parent's: no optimiser's step, but what contains it.
-    if node.kind != "span" or node.phase is not Phase.OPTIMISE or not node.calls:
-        return 0.0
-    return loop.counted(counter, node) / node.calls

@@ -17,8 +17,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import Function, busy_ns, function_of, indices, left_over, own_text, total_ns
-from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
+from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices, left_over, matching, union
+from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 
 PAIRS = re.compile(r"\bzip\(.*\b(named_)?(parameters|buffers)\(\)|\bstate_dict\(\)\.(items|keys)\(")
 """The loop's head: a network and its copy, side by side."""
@@ -42,9 +42,10 @@ List the tensors once and blend all of them in one call:
 def find(loop: Loop) -> Causes:
     """Find loops over pairs of parameters in own code."""
     elsewhere = ENVIRONMENT | {Phase.ACT, Phase.SAMPLE, Phase.STORE, Phase.EVALUATE, Phase.CHECKPOINT}
-    pool = loop.where(lambda a: a.own is not None and not (loop.phases(a.node) & elsewhere and a.node.kind == "span"))
-    walks = (_functions(pool, PAIRS) & _functions(pool, UPDATES_IN_PLACE)) | _functions(pool, ONE_BY_ONE)
-    claimed = [atom for atom in pool if _function(atom) in walks and _part(atom)]
+    pool = loop.where(lambda atom: not (loop.phases(atom.node) & elsewhere and atom.node.kind == "span"))
+    pairs, writers, single = (by_function(matching(pool, each)) for each in (PAIRS, UPDATES_IN_PLACE, ONE_BY_ONE))
+    walks = (pairs.keys() & writers.keys()) | single.keys()
+    claimed = [atom for atom in union(matching(pool, PAIRS), matching(pool, BLENDS)) if atom.function in walks]
     if not claimed or not loop.updates:
         return
     # The slow network is as large as what the optimisers step through: no larger arithmetic than theirs.
@@ -54,24 +55,9 @@ def find(loop: Loop) -> Causes:
     yield Cause(
         title="Target networks are updated one parameter at a time.",
         atoms=indices(claimed),
-        residual=left_over(claimed, left_ns, 0.5 * left_ns, 2 * left_ns),
+        residual=left_over(claimed, left_ns),
         evidence=(
             f"{duration(total_ns(claimed) / loop.updates)} an update on walking through pairs of parameters",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
-
-
-def _function(atom: Atom) -> Function:
-    return function_of(atom.own) if atom.own else ("", "")
-
-
-def _functions(pool: list[Atom], pattern: re.Pattern[str]) -> set[Function]:
-    """Return the own functions that have such a line."""
-    return {_function(atom) for atom in pool if pattern.search(own_text(atom))}
-
-
-def _part(atom: Atom) -> bool:
-    text = own_text(atom)
-    return bool(PAIRS.search(text) or BLENDS.search(text))

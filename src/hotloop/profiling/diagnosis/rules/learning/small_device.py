@@ -15,9 +15,8 @@ from __future__ import annotations
 from hotloop.phases import DEVICE_PHASES
 from hotloop.profiling.diagnosis.evidence import duration, meeting_line, percent, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
-from hotloop.profiling.trace.model import Node
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 LEAST_SHARE = 0.2
 """Part of the loop in work meant for the device, below which nothing is gained by moving it."""
@@ -35,14 +34,13 @@ Keep values on the device, and move observations of all environments in one tran
 
 def find(loop: Loop) -> Causes:
     """Find work for a device that keeps it busy for a small part of the time it takes."""
-    nodes = [node for node in loop.thread.nodes if node.kind == "span" and node.phase in DEVICE_PHASES]
-    whole = [node for node in nodes if not _within(loop, node)]
-    device_ns = sum(node.device_ns for node in whole)
+    nodes = [node for node in loop.spans if node.phase in DEVICE_PHASES]
+    # The device time of a span includes that of the spans inside it.
+    device_ns = sum(node.device_ns for node in nodes if not loop.inside(node, DEVICE_PHASES))
     claimed = loop.of_nodes(nodes)
     host_ns = total_ns(claimed)
-    if not loop.machine.gpu or not device_ns or host_ns < LEAST_SHARE * loop.wall_ns:
-        return
-    if device_ns > MOST_BUSY * host_ns:
+    is_idle = 0 < device_ns <= MOST_BUSY * host_ns
+    if not loop.machine.gpu or not is_idle or host_ns < LEAST_SHARE * loop.wall_ns:
         return
     flops = sum(loop.counted("flops", node) for node in nodes)
     peak = float(loop.machine.peak_flops_1 or 0.0)
@@ -57,20 +55,14 @@ def find(loop: Loop) -> Causes:
             f"the device computes for {percent(device_ns / host_ns)} of the {duration(host_ns)} spent on it, "
             f"{percent(device_ns / loop.wall_ns)} of the loop",
             f"{size(flops, 'FLOP')} in all; one core would take about {duration(on_host_ns)} for them",
-            *_driver_evidence(loop),
+            _driver_evidence(loop),
         ),
-        advice=ADVICE,
         general=True,
         blame=meeting_line(claimed),
     )
 
 
-def _driver_evidence(loop: Loop) -> list[str]:
+def _driver_evidence(loop: Loop) -> str:
     busy = loop.trace.main.memory.gpu_busy_percent
     busy = busy[busy >= 0]
-    return [f"its driver reports it busy for {percent(float(busy.mean()) / 100)} of the time"] if len(busy) else []
-
-
-def _within(loop: Loop, node: Node) -> bool:
-    """Return whether a span's device time is part of another's around it."""
-    return any(each.phase in DEVICE_PHASES and each.kind == "span" for each in loop.lineage(node)[1:])
+    return f"its driver reports it busy for {percent(float(busy.mean()) / 100)} of the time" if len(busy) else ""

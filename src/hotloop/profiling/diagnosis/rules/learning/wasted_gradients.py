@@ -17,15 +17,15 @@ from __future__ import annotations
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
-from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
+from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, indices, most_time
+from hotloop.profiling.diagnosis.time_slices import Atom, Line, Loop
 from hotloop.profiling.trace.model import Node
 
 FEWEST_FOLLOWED = 5
-"""Graphs that must have been followed up before a place is judged."""
+"""Fewest graphs that must have been followed at a place."""
 UNUSED = 0.9
-"""Part of them freed unused from which none is meant to be used."""
+"""If this part of them was freed unused, none is meant to be used."""
 NODE_NS = 1_100
 """What a node of a graph costs to make, to keep and to free. Measured: 0.8 to 1.4 µs in perceptrons and LSTMs."""
 ADVICE = """\
@@ -39,22 +39,18 @@ Disable gradients where they are not needed, for acting and for targets:
 
 def find(loop: Loop) -> Causes:
     """Find forward passes whose graphs are freed unused."""
-    nodes = [node for node in loop.thread.nodes if node.kind == "span" and _wasted(node)]
-    if not nodes:
-        return
+    nodes = [node for node in loop.spans if _wasted(node)]
     claimed = loop.below(nodes)
-    largest = sorted(nodes, key=lambda node: -node.total_ns)[:3]
-    saved_ns = sum(node.calls * _graph_size(node) * NODE_NS for node in nodes)
-    whole_ns = busy_ns(claimed)
-    if not whole_ns:
+    if not busy_ns(claimed):
         return
+    largest = sorted(nodes, key=lambda node: -node.total_ns)[:3]
+    saved = sum(node.calls * _graph_size(node) * NODE_NS for node in nodes) / busy_ns(claimed)
     yield Cause(
         title="Forward passes record gradients that no backward uses.",
         atoms=indices(claimed),
-        residual=left_over(claimed, whole_ns - saved_ns, whole_ns - 1.8 * saved_ns, whole_ns - 0.6 * saved_ns),
+        residual=clamped(1 - saved, 1 - 1.8 * saved, 1 - 0.6 * saved),
         evidence=(*map(_followed, largest), hottest(loop, claimed)),
-        advice=ADVICE,
-        blame=_caller(loop, claimed),
+        blame=_caller(claimed),
     )
 
 
@@ -77,12 +73,11 @@ def _followed(node: Node) -> str:
     )
 
 
-def _caller(loop: Loop, claimed: list[Atom]) -> tuple[str, int] | None:
+def _caller(claimed: list[Atom]) -> Line | None:
     """Return the own line that calls the network: the place for no_grad, rather than a layer inside of it."""
-    through: dict[tuple[str, int], float] = {}
+    callers: list[tuple[Line, float]] = []
     for atom in claimed:
-        outer = [frame for frame in atom.stack if frame.own and frame.function.rsplit(".", 1)[-1] != "forward"]
-        if outer:
-            key = (outer[0].file, outer[0].line)
-            through[key] = through.get(key, 0.0) + atom.ns
-    return max(through, key=lambda key: (through[key], key), default=None)
+        outer = next((frame for frame in atom.stack if frame.own and bare_name(frame) != "forward"), None)
+        if outer is not None:
+            callers.append(((outer.file, outer.line), atom.ns))
+    return most_time(callers)

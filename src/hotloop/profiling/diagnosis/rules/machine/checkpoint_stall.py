@@ -13,8 +13,8 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import grow, indices, matching, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import grow, indices, matching
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 SAVES = re.compile(
     r"\btorch\.save\(|\b(pickle|dill|joblib|cloudpickle)\.dump\(|\b(np|numpy)\.(save|savez|savez_compressed)\("
@@ -35,7 +35,7 @@ def find(loop: Loop) -> Causes:
     """Find time in which the main thread saves."""
     spanned = loop.where(lambda atom: loop.outermost(atom.node, Phase.CHECKPOINT) is not None)
     claimed = grow([*spanned, *matching(loop.atoms, SAVES)], loop.atoms)
-    saves = {node.id: node for atom in claimed if (node := loop.outermost(atom.node, Phase.CHECKPOINT)) is not None}
+    saves = {node.id: node for atom in claimed if (node := loop.outermost(atom.node, Phase.CHECKPOINT))}
     calls = sum(node.calls for node in saves.values())
     share = loop.share(claimed)
     if calls < FEWEST or share <= TARGET_SHARE:
@@ -53,6 +53,5 @@ def find(loop: Loop) -> Causes:
             f"{duration(max(node.max_ns for node in saves.values()))}",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
         sweeps=calls,
     )

@@ -42,7 +42,7 @@ from hotloop.profiling.trace.drift import BLOCKS, Blocks, Floats, compare, cut, 
 LEAST_GROWTH = 1.4
 """From the first third of the loop to its last, against the rest of the loop."""
 LEAST_ALONE = 1.2
-"""And by itself."""
+"""The same, not compared with the rest of the loop."""
 LEAST_TREND = 0.7
 """Kendall's tau: of six blocks, 13 of 15 pairs are in order."""
 LEAST_SHARE = 0.02
@@ -66,7 +66,7 @@ weights that get no gradient decay towards zero, and below 1e-38 a processor nee
 
 @dataclass(frozen=True)
 class Place:
-    """A node of the call tree over the blocks in which calls of it were timed."""
+    """A node of the call tree, over the blocks in which its calls were timed."""
 
     node: int
     blocks: NDArray[np.int64]
@@ -83,7 +83,7 @@ class Place:
 
 
 def find(loop: Loop) -> Causes:
-    """Find places whose cost a call grows over the run."""
+    """Find places whose cost per call grows during the run."""
     blocks = cut(loop.trace)
     if blocks is None or not loop.thread.stretches:
         return []
@@ -91,8 +91,7 @@ def find(loop: Loop) -> Causes:
     costs = {node: cost for node, cost in node_costs(loop.trace).items() if node in nodes}
     calls = node_calls(loop.trace)
     large = [node for node in costs if nodes[node].self_ns >= LEAST_SHARE * loop.wall_ns]
-    places = [place for node in large if (place := _place(node, costs, calls))]
-    found = [place for place in places if place.grows]
+    found = [place for node in large if (place := _place(node, costs, calls)) and place.grows]
     return [_cause(loop, blocks, found, calls)] if found else []
 
 
@@ -118,7 +117,7 @@ def _place(node: int, costs: dict[int, Floats], calls: dict[int, Floats]) -> Pla
 
 def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floats]) -> Cause:
     nodes = loop.thread.by_id
-    claimed = loop.where(lambda atom: atom.node.id in {place.node for place in found})
+    claimed = loop.of_nodes(nodes[place.node] for place in found)
     early, late = blocks.part(0, THIRD - 1), blocks.part(BLOCKS - THIRD, BLOCKS - 1)
     factors = compare(early, late)
     split = f"the cost of a step is {factors.cost_per_step:.2f} times what it was"
@@ -136,7 +135,7 @@ def _cause(loop: Loop, blocks: Blocks, found: list[Place], calls: dict[int, Floa
             f"{duration(1e9 * float(first.cost[-THIRD:].mean()))} in the last; the rest of the loop "
             f"{growth(first.machine):.2f} times as long",
             f"{1 / early.cost_per_step_s:,.0f} steps/s, then {1 / late.cost_per_step_s:,.0f}: {split}",
-            *([f"updates began after {began:.0f} s; only what came later is compared"] if began else []),
+            f"updates began after {began:.0f} s; only what came later is compared" if began else "",
             f"the gain is for the recorded time ({percent(loop.share(claimed))} of it) and grows with the run",
             hottest(loop, claimed),
         ),

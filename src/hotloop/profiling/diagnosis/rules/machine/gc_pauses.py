@@ -16,8 +16,8 @@ import re
 
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, matching, total_ns, union
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.selection import indices, matching, union
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 
 CALLS = re.compile(r"\bgc\.collect\(")
 SPAN = "gc.collect"
@@ -50,13 +50,13 @@ def find(loop: Loop) -> Causes:
 
 
 def _of_calls(loop: Loop, called: list[Atom]) -> Cause:
-    calls = sum(node.calls for node in loop.thread.nodes if node.name == SPAN and node.kind == "span")
+    calls = sum(node.calls for node in loop.spans if node.name == SPAN)
     return Cause(
         title="gc.collect() is called in the loop and visits all live objects each time.",
         atoms=indices(called),
         residual=clamped(0.01, 0.0, 0.1),
         evidence=(
-            *([f"{calls} calls, {duration(total_ns(called) / calls)} each"] if calls else []),
+            f"{calls} calls, {duration(total_ns(called) / calls)} each" if calls else "",
             _counted(loop),
             hottest(loop, called),
         ),
@@ -79,7 +79,7 @@ def _automatic(loop: Loop, atoms: list[Atom], pause_ns: float) -> Cause:
         evidence=(
             f"{percent(pause_ns / loop.wall_ns)} of the loop's time in automatic collections",
             _counted(loop),
-            *([f"up to {duration(worst)} in one window of time"] if worst else []),
+            f"up to {duration(worst)} in one window of time" if worst else "",
             hottest(loop, claimed),
         ),
         advice=ADVICE_AUTOMATIC,

@@ -23,15 +23,15 @@ from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.env_processes import idle_cores
 from hotloop.profiling.diagnosis.evidence import duration, meeting_line, size, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import Loop
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.model import Node
 
 COMPUTES = frozenset({Phase.FORWARD, Phase.BACKWARD, Phase.ACT})
 LEAST_FLOPS = 5e8
-"""Arithmetic of one call from which dividing it among threads pays: five to ten milliseconds of one core."""
+"""Arithmetic of a call that is worth dividing among threads: five to ten milliseconds of one core."""
 LEAST_SPEED = 0.2
-"""Part of one core's peak that a call must reach: below, it is bound by something else than arithmetic."""
+"""Part of one core's peak that a call must reach: slower calls are not bound by arithmetic."""
 PARALLEL = 0.9
 """Part of a large call that is divided among threads; the rest is Python, allocation and small operations."""
 LEAST_IDLE = 0.7
@@ -43,7 +43,7 @@ def find(loop: Loop) -> Causes:
     threads = torch.threads or 0
     idle = idle_cores(loop)
     wanted = min(threads + int(idle + 1.0 - LEAST_IDLE), loop.machine.cores or threads)
-    nodes = [node for node in loop.thread.nodes if _is_large(loop, node)]
+    nodes = [node for node in loop.spans if _is_large(loop, node)]
     claimed = loop.of_nodes(nodes)
     if loop.machine.gpu or threads < 1 or wanted <= threads or not claimed:
         return
@@ -71,10 +71,9 @@ def _time(threads: int, parallel: float) -> float:
 
 def _is_large(loop: Loop, node: Node) -> bool:
     flops = loop.counted("flops", node)
-    if node.kind != "span" or node.phase not in COMPUTES or not node.calls or flops < LEAST_FLOPS * node.calls:
-        return False
     peak = float(loop.machine.peak_flops_1 or 0.0)
-    return flops >= LEAST_SPEED * peak * node.total_ns / 1e9
+    fast = flops >= LEAST_SPEED * peak * node.total_ns / 1e9
+    return node.phase in COMPUTES and node.calls > 0 and flops >= LEAST_FLOPS * node.calls and fast
 
 
 def _advice(wanted: int) -> str:

@@ -18,12 +18,12 @@ import re
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, matching, total_ns
-from hotloop.profiling.diagnosis.time_slices import Atom, Loop
+from hotloop.profiling.diagnosis.selection import indices, matching
+from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 
 BOOKKEEPING = re.compile(r"\.(on_step|on_rollout_end|_update_info_buffer)$")
-"""Spans of the phase that write nothing themselves: what a library keeps for later, and callbacks."""
+"""Spans of the logging phase that write nothing: a library's own statistics, and callbacks."""
 WRITES = re.compile(
     r"\.flush\(|\bos\.fsync\(|\.writerows?\(|\.to_csv\(|\bjson\.dump\(|\b(file|log|csv|out|stream|handle|f)\w*\.write\("
     r"|\bopen\([^)]*,\s*(mode\s*=\s*)?['\"][aw]\+?['\"]|\bsys\.std(out|err)\.write\("
@@ -43,44 +43,40 @@ def find(loop: Loop) -> Causes:
     """Find time in writers, prints and files, outside of checkpoints and evaluation."""
     elsewhere = {Phase.CHECKPOINT, Phase.EVALUATE}
     pool = loop.where(lambda atom: not (loop.phases(atom.node) & elsewhere))
-    spanned = [atom for atom in pool if outermost_writer(loop, atom.node) is not None]
-    inside = {atom.index for atom in spanned}
+    spanned = [atom for atom in pool if outermost_writer(loop, atom.node)]
+    inside = indices(spanned)
     plain = [atom for atom in matching(pool, WRITES) if atom.index not in inside]
     claimed = spanned + plain
     if not claimed:
         return
-    writers = {node.id: node for atom in spanned if (node := outermost_writer(loop, atom.node)) is not None}
+    writers = {node.id: node for atom in spanned if (node := outermost_writer(loop, atom.node))}
     calls = sum(node.calls for node in writers.values())
-    residual = _residual(loop, spanned, plain, calls)
     steps = max(loop.vector_steps, 1)
     names = sorted({node.name for node in writers.values()})[:4]
     yield Cause(
         title="Logging slows the loop down: something is written, printed or flushed in almost every step.",
         atoms=indices(claimed),
-        residual=residual,
+        residual=_residual(loop, spanned, plain, calls),
         evidence=(
-            *([f"{times(calls / steps)} calls a step of {', '.join(names)}"] if calls else []),
+            f"{times(calls / steps)} calls a step of {', '.join(names)}" if calls else "",
             f"{duration(total_ns(claimed) / steps)} a step"
             + (f", {duration(total_ns(plain) / steps)} of it on lines that write files" if plain else ""),
-            *([f"the longest call took {duration(max(n.max_ns for n in writers.values()))}"] if writers else []),
+            f"the longest call took {duration(max(n.max_ns for n in writers.values()))}" if writers else "",
             hottest(loop, claimed),
         ),
-        advice=ADVICE,
     )
 
 
 def outermost_writer(loop: Loop, node: Node) -> Node | None:
     """Return the outermost span of logging that a node is in, None if there is none."""
-    spans = [
-        n for n in loop.lineage(node) if n.kind == "span" and n.phase is Phase.LOG and not BOOKKEEPING.search(n.name)
-    ]
-    return spans[-1] if spans else None
+    above = [each for each in loop.lineage(node) if each.kind == "span" and each.phase is Phase.LOG]
+    return next((each for each in reversed(above) if not BOOKKEEPING.search(each.name)), None)
 
 
 def _residual(loop: Loop, spanned: list[Atom], plain: list[Atom], calls: int) -> Residual:
-    """What is left when a round of logging happens once in 100 steps; nothing is gained where it does already.
+    """Predict the time that is left with one round of logging per 100 steps.
 
-    How often a plain line runs is not known, so that its bound is wide.
+    It is unknown how often a plain line runs, so its bounds are wide.
     """
     lines = max(len(hot_lines(spanned)), 1)
     rounds = calls / lines / max(loop.vector_steps, 1)

@@ -35,7 +35,7 @@ LEAST_BYTES = 48 << 20
 """Allocators and caches settle within that."""
 LEAST_PART = 0.05
 FEWEST = 6
-"""Readings, one a window: two in each third."""
+"""Readings of memory, one per window: two in each third of the loop."""
 EVEN = 0.2
 """Least part of the growth in each half: what grows only at first has settled."""
 FULL_WITHIN_S = 24 * 3600
@@ -71,12 +71,17 @@ def find(loop: Loop) -> Causes:
     """Find memory that grows evenly, faster than replay is filled; and page faults that wait for the disk."""
     seconds = loop.wall_ns / 1e9
     paging = loop.trace.main.counts.get("page_faults_major", 0) / seconds
+    memory, machine = loop.trace.main.memory, loop.machine
+    kinds = (
+        ("resident memory", memory.rss_bytes, float(machine.memory_bytes or 0)),
+        ("device memory", memory.gpu_bytes, float(machine.gpu_memory_bytes or 0)),
+    )
     evidence: list[str] = []
-    for name, series, limit in _kinds(loop):
-        found = even_growth(loop.trace.main.memory.at_ns, series, loop.trace.loop_start_ns, loop.trace.loop_end_ns)
+    for name, series, limit in kinds:
+        found = even_growth(memory.at_ns, series, loop.trace.loop_start_ns, loop.trace.loop_end_ns)
         if found is None or not _unbounded(loop, found, limit):
             continue
-        if series is loop.trace.main.memory.rss_bytes and _had_it_before(loop, found):
+        if series is memory.rss_bytes and _had_it_before(loop, found):
             continue
         steps = max(loop.env_steps, 1) / seconds
         evidence.append(
@@ -90,27 +95,23 @@ def find(loop: Loop) -> Causes:
     return [_cause(loop, evidence)] if evidence else []
 
 
-def _kinds(loop: Loop) -> list[tuple[str, NDArray[np.int64], float]]:
-    memory, machine = loop.trace.main.memory, loop.machine
-    return [
-        ("resident memory", memory.rss_bytes, float(machine.memory_bytes or 0)),
-        ("device memory", memory.gpu_bytes, float(machine.gpu_memory_bytes or 0)),
-    ]
-
-
 def even_growth(at_ns: NDArray[np.int64], series: NDArray[np.int64], start_ns: int, end_ns: int) -> Growth | None:
-    """Return how a series grows if it does so all the time; None if it is flat, settles, or is too short."""
+    """Return how a series grows if it does so throughout; None if it is flat, settles, or is too short."""
     inside = (at_ns >= start_ns) & (at_ns <= end_ns)
-    at_ns, series = at_ns[inside], series[inside]
-    if len(series) < FEWEST:
+    if inside.sum() < FEWEST:
         return None
-    low, mid, high = (float(np.median(part)) for part in np.array_split(series, 3))
+    low, mid, high = _thirds(series[inside])
     grown = high - low
     if grown < max(LEAST_BYTES, LEAST_PART * low) or min(mid - low, high - mid) < EVEN * grown:
         return None
-    first, _, last = (float(np.median(part)) for part in np.array_split(at_ns, 3))
+    first, _, last = _thirds(at_ns[inside])
     seconds = (last - first) / 1e9
     return Growth(grown / seconds, low, high) if seconds > 0 else None
+
+
+def _thirds(series: NDArray[np.int64]) -> list[float]:
+    """Return the medians of the thirds of a series."""
+    return [float(np.median(part)) for part in np.array_split(series, 3)]
 
 
 def _unbounded(loop: Loop, found: Growth, limit: float) -> bool:
@@ -126,14 +127,14 @@ def _had_it_before(loop: Loop, found: Growth) -> bool:
     reserved = memory.reserved_bytes[inside]
     if not reserved.any():
         return False
-    low, _, high = (float(np.median(part)) for part in np.array_split(reserved, 3))
+    low, _, high = _thirds(reserved)
     return high - low < RESERVED * (found.last_bytes - found.first_bytes)
 
 
 def _cause(loop: Loop, evidence: list[str]) -> Cause:
-    keeping = matching([atom for atom in loop.atoms if atom.own is not None], KEEPS)
+    keeping = matching(loop.atoms, KEEPS)
     lines = hot_lines(keeping)[:LINES]
-    seen = "; ".join(quoted(line) for line in lines)
+    seen = "; ".join(map(quoted, lines))
     grower = max(loop.thread.nodes, key=lambda node: node.cpu_memory_bytes + node.gpu_memory_bytes)
     atoms = keeping or loop.of_nodes([grower]) or list(loop.atoms)
     return Cause(
@@ -141,10 +142,9 @@ def _cause(loop: Loop, evidence: list[str]) -> Cause:
         atoms=indices(atoms),
         evidence=(
             *evidence,
-            *([f"lines that keep something without detaching it: {seen}"] if lines else []),
+            f"lines that keep something without detaching it: {seen}" if lines else "",
             f"most of the growth was in {grower.name}",
         ),
-        advice=ADVICE,
         informs=True,
         blame=(lines[0].file, lines[0].line) if lines else None,
     )

@@ -15,21 +15,21 @@ from __future__ import annotations
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.evidence import percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, total_ns
-from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop
-from hotloop.profiling.trace.model import Node, Process
+from hotloop.profiling.diagnosis.selection import indices
+from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
+from hotloop.profiling.trace.model import Node
 
 COMPUTES = LEARNING | {Phase.ACT}
 TOO_MANY = 1.25
-"""Busy threads for each core; up to here the scheduler hides it."""
+"""Busy threads per core; fewer are hidden by the scheduler."""
 FEWEST_CALLS = 20
 WAITING = 0.6
-"""A network's code that is on the processor for less of its time than this waits for the other threads of its pool."""
+"""A network that is running for less than this part of its time waits for the other threads of its pool."""
 LEAST_BUSY, LEAST_STARVED = 0.05, 0.01
-"""Cores kept busy by others, and the share of time without a core, that are worth telling."""
+"""The least cores kept busy by others, and the least share of time without a core, that the evidence mentions."""
 LEAST_SAMPLES = 50
 SMALL_NS = 10_000_000
-"""A call that takes less at best gains nothing by a second thread that is worth the waiting."""
+"""If a call takes less than this at best, a second thread gains less than the waiting costs."""
 ADVICE = """\
 Use one thread for small networks, and never more than the cores left over by the environments:
     torch.set_num_threads(1)             # first lines of the script; also in every worker
@@ -48,6 +48,8 @@ def find(loop: Loop) -> Causes:
     crowded = threads + busy > TOO_MANY * cores
     if not crowded and not _wait_for_each_other(loop, computing):
         return
+    main = loop.trace.main
+    pool_ns = max(main.counts.get("cpu_ns", 0) - sum(thread.cpu_ns for thread in main.threads), 0)
     yield Cause(
         title=f"Torch uses {threads} threads, and {times(threads + busy)} busy threads share {cores} cores."
         if crowded
@@ -57,10 +59,9 @@ def find(loop: Loop) -> Causes:
         evidence=(
             f"torch uses {threads} threads, there are {cores} cores" + _others(loop, busy),
             f"the network's code is on the processor for {percent(_computing_share(computing))} of its time",
-            f"threads below Python used {_pool_s(loop):.1f} s of processor time in {loop.trace.wall_s:.1f} s",
+            f"threads below Python used {pool_ns / 1e9:.1f} s of processor time in {loop.trace.wall_s:.1f} s",
             *_slowest(computing),
         ),
-        advice=ADVICE,
         general=True,
         blame=torch.set_at,
     )
@@ -72,8 +73,9 @@ def _busy(loop: Loop, cores: int) -> float:
     Workers that compute only while the main thread waits for them do not disturb it. As much of their work as fits into
     the waiting time is assumed to be done there.
     """
-    waited_ns = total_ns(loop.where(lambda atom: Phase.WAIT in loop.phases(atom.node)))
-    work_ns = sum(_cpu_ns(process) for process in loop.trace.processes[1:])
+    waited_ns = total_ns(loop.within(Phase.WAIT))
+    others = loop.trace.processes[1:]
+    work_ns = sum(each.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in each.threads) for each in others)
     return max(work_ns - cores * waited_ns, 0.0) / max(loop.wall_ns - waited_ns, 1.0)
 
 
@@ -87,15 +89,11 @@ def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
 
 
 def _others(loop: Loop, busy: float) -> str:
-    """Say what is known of those who keep the cores busy: other programs are not in the recording."""
+    """Describe what keeps the cores busy, as far as it is known: other programs are not in the recording."""
     starved = loop.trace.main.counts.get("starved_ns", 0) / loop.wall_ns
     facts = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
     facts += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
     return "".join(f", {each}" for each in facts)
-
-
-def _cpu_ns(process: Process) -> float:
-    return float(process.counts.get("cpu_ns", 0) or sum(thread.cpu_ns for thread in process.threads))
 
 
 def _undisturbed(computing: list[Atom]) -> Residual:
@@ -120,11 +118,6 @@ def _spans(computing: list[Atom]) -> list[Node]:
 
 def _computing_share(computing: list[Atom]) -> float:
     return sum(atom.cpu_ns for atom in computing) / max(total_ns(computing), 1.0)
-
-
-def _pool_s(loop: Loop) -> float:
-    main = loop.trace.main
-    return max(main.counts.get("cpu_ns", 0) - sum(thread.cpu_ns for thread in main.threads), 0) / 1e9
 
 
 def _slowest(computing: list[Atom]) -> list[str]:

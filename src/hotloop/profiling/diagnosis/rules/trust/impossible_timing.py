@@ -49,25 +49,21 @@ def impossible(amount: float, seconds: float, peak_per_s: float) -> bool:
 
 def find(loop: Loop) -> Causes:
     """Find spans, and timings that the script prints, whose work does not fit into their time."""
-    return [*_spans(loop), *_printed(loop)]
+    yield from _spans(loop)
+    yield from _printed(loop)
 
 
 def _spans(loop: Loop) -> Causes:
-    found = []
-    for node in loop.thread.nodes:
+    for node in loop.spans:
         evidence = _excess(loop, node)
-        if evidence and node.kind == "span":
-            found.append(
-                Cause(
-                    title=f"The time measured for {node.name} is impossible on this machine.",
-                    atoms=indices(loop.below([node])),
-                    evidence=evidence,
-                    advice=ADVICE,
-                    informs=True,
-                    span=node.name,
-                )
+        if evidence:
+            yield Cause(
+                title=f"The time measured for {node.name} is impossible on this machine.",
+                atoms=indices(loop.below([node])),
+                evidence=evidence,
+                informs=True,
+                span=node.name,
             )
-    return found
 
 
 def _printed(loop: Loop) -> Causes:
@@ -80,14 +76,14 @@ def _printed(loop: Loop) -> Causes:
         return
     wrong.sort(key=lambda pair: -pair[1].flops / max(pair[0].most_ns, 1.0))
     evidence = [_too_short(claim, layer.flops, peak) for claim, layer in wrong[:MOST_SHOWN]]
-    more = [f"and {len(wrong) - MOST_SHOWN} more"] if len(wrong) > MOST_SHOWN else []
+    more = f"and {len(wrong) - MOST_SHOWN} more" if len(wrong) > MOST_SHOWN else ""
     dominating = convolution_evidence(loop) if any(layer.convolution for _, layer in wrong) else []
     first = wrong[0][0]
     names = ", ".join(dict.fromkeys(claim.name for claim, _ in wrong))
     yield Cause(
         title=f"Timings that the script prints are impossible on this machine: {names}.",
         atoms=printed_in(loop, [claim for claim, _ in wrong]),
-        evidence=(*evidence, *more, *dominating),
+        evidence=(*evidence, more, *dominating),
         advice=PRINTED_ADVICE,
         informs=True,
         blame=(first.file, first.line),

@@ -29,7 +29,7 @@ clip_grad_norm_(..., error_if_nonfinite=True) stops a run before its weights are
 def find(loop: Loop) -> Causes:
     """Find backward passes from a loss that is not a number."""
     bad = loop.trace.main.counts.get("non_finite_losses", 0)
-    nodes = [node for node in loop.thread.nodes if node.kind == "span" and node.phase is Phase.BACKWARD]
+    nodes = [node for node in loop.spans if node.phase is Phase.BACKWARD]
     calls = sum(node.calls for node in nodes)
     atoms = loop.of_nodes(nodes) or list(loop.atoms)
     if not bad or not atoms:
@@ -38,6 +38,5 @@ def find(loop: Loop) -> Causes:
         title="The loss is NaN or infinite.",
         atoms=indices(atoms),
         evidence=(f"{times(bad)} of {times(max(calls, bad))} backward passes started from a loss that is not finite",),
-        advice=ADVICE,
         informs=True,
     )

@@ -24,7 +24,6 @@ from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import Whole, printed, printed_in, wholes
 from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
-from hotloop.profiling.trace.model import Node
 
 STEPPING = frozenset({Phase.ENV})
 UPDATING = frozenset({Phase.BACKWARD, Phase.OPTIMISE})
@@ -58,18 +57,19 @@ Parts that ought to be all of it were timed wrongly: wait for the work to be don
 
 def find(loop: Loop) -> Causes:
     """Find spans with work of another phase, time without a span, and printed parts that do not add up."""
-    return [*_nested(loop), *_unnamed(loop), *_printed(loop)]
+    yield from _nested(loop)
+    yield from _unnamed(loop)
+    yield from _printed(loop)
 
 
 def _nested(loop: Loop) -> Causes:
-    found = []
-    for node in loop.thread.nodes:
-        foreign = FOREIGN.get(node.phase, frozenset()) if node.kind == "span" else frozenset()
-        if not foreign or _around(loop, node):
+    for node in loop.spans:
+        foreign = FOREIGN.get(node.phase, frozenset())
+        # Of nested spans of the same phase, the outermost is reported.
+        if not foreign or loop.inside(node, frozenset({node.phase})):
             continue
-        below = {
-            each.id: each for each in loop.thread.subtree(node)[1:] if each.phase in foreign and each.kind == "span"
-        }
+        spans = [each for each in loop.thread.subtree(node)[1:] if each.kind == "span"]
+        below = {each.id: each for each in spans if each.phase in foreign}
         inside = sum(each.total_ns for each in below.values() if each.parent not in below)
         if inside < LEAST_FOREIGN * loop.wall_ns:
             continue
@@ -78,15 +78,9 @@ def _nested(loop: Loop) -> Causes:
         evidence = (
             f"{node.name} ({node.phase}) takes {percent(node.total_ns / loop.wall_ns)} of the loop, of which "
             f"{percent(inside / loop.wall_ns)} is {', '.join(names)}: as parts they would be counted twice",
-            *(["its calls are counted as environment steps"] if node.phase is Phase.ENV else []),
+            "its calls are counted as environment steps" if node.phase is Phase.ENV else "",
         )
-        found.append(_cause(title, loop.below([node]), evidence, NESTED_ADVICE))
-    return [cause for cause in found if cause.atoms]
-
-
-def _around(loop: Loop, node: Node) -> bool:
-    """Return whether a node is inside a span of the same phase, which is reported instead."""
-    return any(each.phase is node.phase and each.kind == "span" for each in loop.lineage(node)[1:])
+        yield _cause(title, loop.below([node]), evidence, NESTED_ADVICE)
 
 
 def _unnamed(loop: Loop) -> Causes:
@@ -97,9 +91,9 @@ def _unnamed(loop: Loop) -> Causes:
     seen = loop.share(atom for atom in atoms if atom.own is not None)
     # Without environment steps it is no training loop; without a line of the user's there is nothing to name.
     if not loop.env_steps or seen < LEAST_UNNAMED:
-        return []
+        return
     evidence = (f"{percent(share)} of the loop is in no span, and its phase is unknown", hottest(loop, atoms))
-    return [_cause(f"{percent(share)} of the loop has no name.", atoms, evidence, UNNAMED_ADVICE)]
+    yield _cause(f"{percent(share)} of the loop has no name.", atoms, evidence, UNNAMED_ADVICE)
 
 
 def _printed(loop: Loop) -> Causes:
@@ -109,13 +103,13 @@ def _printed(loop: Loop) -> Causes:
     if not missing:
         return
     missing.sort(key=lambda each: each.parts_ns / each.claim.mean_ns)
-    more = [f"and {len(missing) - MOST_SHOWN} more"] if len(missing) > MOST_SHOWN else []
+    more = f"and {len(missing) - MOST_SHOWN} more" if len(missing) > MOST_SHOWN else ""
     first = missing[0].claim
     names = ", ".join(each.claim.name for each in missing[:MOST_SHOWN])
     yield Cause(
         title=f"The parts that the script prints do not sum to the whole: {names}.",
         atoms=printed_in(loop, [each.claim for each in missing]),
-        evidence=(*map(_sums, missing[:MOST_SHOWN]), *more),
+        evidence=(*map(_sums, missing[:MOST_SHOWN]), more),
         advice=PRINTED_ADVICE,
         informs=True,
         blame=(first.file, first.line),

@@ -33,14 +33,13 @@ probabilities used in the update must come from the same mask."""
 
 
 def find(loop: Loop) -> Causes:
-    """Find acting whose forward passes were made in training mode."""
-    acting = [node for node in loop.thread.nodes if node.kind == "span" and Phase.ACT in loop.phases(node)]
+    """Find forward passes in training mode that choose actions."""
+    acting = [node for node in loop.spans if Phase.ACT in loop.phases(node)]
     noisy = {name: sum(loop.counted(name, node) for node in acting) for name in KINDS}
     places = [node for node in acting if any(node.counts.get(name) for name in KINDS)]
-    inside = {node.id for node in places}
     calls = sum(node.calls for node in places)
     found = [name for name, amount in noisy.items() if amount >= max(FEWEST, LEAST_SHARE * calls)]
-    atoms = loop.where(lambda atom: any(each.id in inside for each in loop.lineage(atom.node)))
+    atoms = loop.below(places)
     if not found or not atoms:
         return
     what = " and ".join(KINDS[name] for name in found)
@@ -52,6 +51,5 @@ def find(loop: Loop) -> Causes:
             "forward passes that chose actions"
             for name in found
         ),
-        advice=ADVICE,
         informs=True,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections import Counter
+from types import FrameType
 from typing import TYPE_CHECKING
 
 from hotloop.profiling.recorder.hooks.wrappers import Failures
@@ -71,7 +72,7 @@ class DroppedGradients:
         return [] if shared or len(every) > MOST_PARAMETERS else every
 
     def note_stepped(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimiser has stepped: now and then, begin to follow its gradients."""
+        """Begin to follow an optimiser's gradients after every `EVERY`th of its steps."""
         try:
             seen = self._watched.get(id(optimiser))
             if seen is None or seen.optimiser() is not optimiser:
@@ -87,7 +88,7 @@ class DroppedGradients:
                 raise
 
     def note_backward(self) -> None:
-        """A backward has ended: note its line, if it wrote gradients that are being followed."""
+        """Note the line of a backward pass that has ended, if it wrote gradients that are followed."""
         try:
             for seen in self._pending:
                 if seen.site is None and seen.changed():
@@ -97,7 +98,7 @@ class DroppedGradients:
                 raise
 
     def note_zeroed(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimiser's gradients are about to be zeroed: count what was written since its step."""
+        """Count the gradients that were written since an optimiser's step, before they are zeroed."""
         try:
             seen = self._watched.get(id(optimiser))
             if seen is None or seen not in self._pending:
@@ -121,7 +122,7 @@ def _mark(parameter: torch.Tensor) -> Mark:
 
 
 def _own_line() -> tuple[str, int] | None:
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     for _ in range(MOST_FRAMES):
         if frame is None or is_own(frame.f_code.co_filename):
             break

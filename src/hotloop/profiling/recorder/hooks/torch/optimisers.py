@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks import wrappers
-from hotloop.profiling.recorder.hooks.patching import Patches, Subject
+from hotloop.profiling.recorder.hooks.patching import Patches, Subject, module_of
 from hotloop.profiling.recorder.hooks.wrappers import (
     Failures,
     Method,
@@ -100,14 +100,14 @@ def _one_by_one(optimiser: Optimizer) -> tuple[int, int]:
 
 def on_class(cls: type, patches: Patches, state: HookState) -> None:
     """Time the steps of an optimiser class."""
-    if not any(base.__name__ == "Optimizer" and base.__module__ == "torch.optim.optimizer" for base in cls.__mro__):
-        return
-    zero = functools.partial(zeroing, state=state)
-    if cls.__name__ == "Optimizer" and cls.__module__ == "torch.optim.optimizer":
-        patches.time_method(cls, "zero_grad", Phase.OPTIMISE, zero)
-        return
+    bases = [
+        each for each in cls.__mro__ if each.__name__ == "Optimizer" and module_of(each) == "torch.optim.optimizer"
+    ]
     step = vars(cls).get("step")
-    if not isinstance(step, FunctionType) or is_wrapper(step):
+    if not bases or (cls not in bases and (not isinstance(step, FunctionType) or is_wrapper(step))):
+        return
+    patches.time_method(cls, "zero_grad", Phase.OPTIMISE, functools.partial(zeroing, state=state))
+    if cls in bases:
         return
     if not getattr(step, "hooked", False):
         # Torch does this itself when the first instance is made. Done earlier, its own wrapper, which is not
@@ -116,7 +116,6 @@ def on_class(cls: type, patches: Patches, state: HookState) -> None:
         profiled.hooked = True
         cls.step = profiled  # type: ignore[attr-defined]
     patches.time_method(cls, "step", Phase.OPTIMISE, functools.partial(optimising, state=state))
-    patches.time_method(cls, "zero_grad", Phase.OPTIMISE, zero)
 
 
 @skipped_by_warnings

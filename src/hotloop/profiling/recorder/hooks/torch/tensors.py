@@ -19,15 +19,7 @@ from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, Target, targets
 from hotloop.profiling.recorder.hooks.torch.modules import calling
 from hotloop.profiling.recorder.hooks.torch.training_mode import note_loss
-from hotloop.profiling.recorder.hooks.wrappers import (
-    Method,
-    P,
-    R,
-    hide_frame,
-    is_wrapper,
-    mark,
-    skipped_by_warnings,
-)
+from hotloop.profiling.recorder.hooks.wrappers import Method, P, R, hide_frame, is_wrapper, mark, skipped_by_warnings
 from hotloop.spans import count
 from hotloop.spans.registry import Span, hook_span, recording, tally
 
