@@ -1,7 +1,7 @@
-"""The stack sampler: the line each thread is at, a hundred times a second, and whether it computes or waits.
+"""Numbers for the stacks that the sampler sees: which line each thread executes, a hundred times a second.
 
-Stacks and lines are numbered when first seen; after that a sample is four integers. A stack is identified by a key, the
-code and instruction of each of its frames, which C reads in a microsecond (`hot_path.watch`).
+Stacks and frames get a number when they are first seen; after that, a sample is four integers. A stack is identified by
+a key, a hash of the code and instruction of each frame, which C computes in a microsecond (`hot_path.watch`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ MAX_STACKS = 20_000
 MAX_KEYS = 500
 _PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
 TRAINING = os.path.join(_PACKAGE, "training", "")
-"""hotloop's own training code. In a run without code of the user, it counts as the user's."""
+"""hotloop's own training code. In stacks without code of the user, it counts as the user's."""
 STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "profiling", "recorder", "script.py")
-"""Frames outside of these belong to the start of hotloop."""
+"""These frames, and all that called them, start hotloop and are left out of stacks."""
 _LIBRARIES = tuple(
     os.path.join(os.path.abspath(path), "")
     for path in {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
@@ -39,15 +39,15 @@ def is_own(file: str) -> bool:
 
 
 class StackBook:
-    """Numbers for frames and stacks, and the names that are not written yet."""
+    """Numbers for frames and stacks, and the entries of `names.jsonl` that are not written yet."""
 
     def __init__(self) -> None:
         self._frames: dict[tuple[int, int], int] = {}
         self._stacks: dict[tuple[int, ...], int] = {}
         self.by_key: dict[int, int] = {}
         self._own: dict[str, bool] = {}
-        # Code objects are identified by id, because hashing one hashes its constants; kept alive, so that no other
-        # object gets the id.
+        # Code objects are identified by id, because hashing one would hash its constants. They are kept alive, so that
+        # no other object gets the same id.
         self._kept: list[CodeType] = []
         self.fresh: list[dict[str, Json]] = []
 
