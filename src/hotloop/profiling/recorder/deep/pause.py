@@ -1,8 +1,8 @@
-"""Takes a stretch of the loop out of the recording: for measurements that would disturb the phases.
+"""Pauses the recording during measurements that would distort the phases.
 
-Meanwhile spans do nothing, the background thread stands still and counters are dropped. To the tables the stretch has
-not been: the window before it ends where it begins, the next one begins where it ends, and calls that are open
-across it are shorter by it. The hole between two windows is how a reader knows of it.
+During a pause, spans do nothing, the background thread waits and counters are dropped. The tables do not contain the
+pause: one window ends when it begins, the next one starts when it ends, and its duration is subtracted from calls that
+are open across it. Readers recognise a pause by the gap between two windows.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def background_held(recorder: Recorder) -> Iterator[None]:
 
 
 class Pause:
-    """A stretch that is not recorded, from `begin` to `end`, which the same thread need not call."""
+    """A pause from `begin` to `end`, which may be called in different threads."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -39,16 +39,16 @@ class Pause:
 
     @property
     def possible(self) -> bool:
-        """Whether something is being recorded now that could be paused."""
+        """Whether a recording is in progress that can be paused."""
         return registry.recording() and self._recorder.armed and not self.on
 
     def begin(self) -> None:
-        """Stop the recording here."""
+        """Pause the recording."""
         self._since_ns = self._recorder.pause()
         self.on = True
 
     def end(self) -> None:
-        """Go on with the recording here. Safe to call twice."""
+        """Continue the recording. Safe to call twice."""
         if not self.on:
             return
         self.on = False

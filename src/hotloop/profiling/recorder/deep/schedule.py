@@ -1,8 +1,8 @@
-"""Closer looks at a running loop: `--functions`, `--ops` and the layers of `--modules`.
+"""The schedule of deep samples: `--functions`, `--ops` and the layers of `--modules`.
 
-The first two take some iterations each, after a warm-up, in which nothing else is recorded (`pausing`). An iteration is
-what lies between two counts of environment steps, so this listens to the counters: no other hook tells a loop's
-iterations in every kind of script. What is found is written at once, so that a run that is killed later has it.
+Each of the first two takes some iterations after a warm-up, in which nothing else is recorded (`pause`). An iteration
+is the time between two counts of environment steps, because every kind of script counts these; so this module observes
+the counters. Results are written at once, so that a run that is killed later has them.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 WARMUP = 100
-"""Iterations before the first look, if not said otherwise; and the first update, where there is one to come."""
+"""Default number of iterations before the first deep sample. It also waits for the first update, if there is one."""
 PATIENCE_NS = 30_000_000_000
-"""How long that update is waited for, from the first step on."""
+"""How long to wait for the first update, from the first step on."""
 WRITE_NS = 2_000_000_000
-"""The layers' sums are written no more often."""
+"""Shortest time between two writes of the layers' sums."""
 
 
 class Look(Protocol):
-    """One closer look."""
+    """A deep sample in progress."""
 
     def begin(self) -> None:
-        """Begin to look, as the last thing before the loop goes on."""
+        """Start to measure. Called last, just before the loop continues."""
         ...
 
     def step(self) -> None:
-        """Take note of an iteration."""
+        """Handle the end of an iteration."""
         ...
 
     def end(self) -> dict[str, Json]:
-        """Stop looking; return what was seen."""
+        """Stop measuring; return the results."""
         ...
 
 
 class Functions:
-    """All function calls of the thread."""
+    """Traces all function calls of the thread."""
 
     def __init__(self) -> None:
         self._tracer = functions.Tracer(functions.describe)
         self._costs = functions.costs_here()
 
     def begin(self) -> None:
-        """Begin to trace, below what is open now."""
+        """Start to trace the calls made by the functions that are running now."""
         if sys.getprofile() is not None:
             raise RuntimeError("another profiler was at work by then")
         frame: FrameType | None = sys._getframe(1)
@@ -73,10 +73,10 @@ class Functions:
         self._tracer.start(self._began)
 
     def step(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def end(self) -> dict[str, Json]:
-        """Stop; return functions and call tree."""
+        """Stop tracing; return functions and call tree."""
         mine = sys.getprofile()
         self._tracer.stop()
         if mine is not self._tracer and not isinstance(getattr(mine, "__self__", None), functions.Tracer):
@@ -86,7 +86,7 @@ class Functions:
 
 
 class Tracing:
-    """Waits for the warm-up, takes the looks one after the other, and counts updates for the layers."""
+    """Waits for the warm-up, takes the deep samples one after the other, and counts updates for the layers."""
 
     def __init__(self, recorder: Recorder, folder: Path, options: RecordOptions, timed: layers.Layers | None) -> None:
         self._folder = folder
@@ -109,13 +109,13 @@ class Tracing:
             self._write(name, {"state": "waiting", "asked": n})
 
     def install(self) -> None:
-        """Begin to listen to the counters."""
+        """Start to observe the counters."""
         for module in (spans, envs):
             setattr(module, "note", self._noting)  # noqa: B010
         _current.append(self)
 
     def remove(self) -> None:
-        """Stop listening, and whatever is being looked at."""
+        """Stop observing the counters, and end a deep sample in progress."""
         if self in _current:
             _current.remove(self)
         self._finish()
@@ -129,7 +129,7 @@ class Tracing:
         self._waiting = []
 
     def ignore(self) -> None:
-        """Stop listening to the counters, and timing layers."""
+        """Stop observing the counters and timing layers."""
         if self._layers is not None:
             self._layers.on = False
         for module in (spans, envs):
@@ -158,7 +158,7 @@ class Tracing:
                 self._write("layers", timed.content())
 
     def _stepped(self) -> None:
-        """An iteration has ended. The steps of the thread that stepped first are the loop's."""
+        """Handle the end of an iteration. Only the thread that made the first step counts."""
         ident = threading.get_ident()
         if ident != self._thread:
             if self._thread:
@@ -200,7 +200,7 @@ class Tracing:
             notice(f"{_FLAGS[name]} saw nothing: {error}")
 
     def _finish(self) -> None:
-        """End the look that is going on, if one is."""
+        """End the deep sample in progress, if any."""
         look, self._look = self._look, None
         if look is None:
             return
@@ -243,7 +243,7 @@ _following_forks = False
 
 def prepare(state: HookState, options: RecordOptions) -> None:
     """Configure hooks for deep samples, before they are installed."""
-    # Nothing in Python notices a step that C counts.
+    # Steps counted in C would not be observed.
     state.quick_steps = False
     if state.depth and options.modules_every:
         state.layers = layers.Layers(state.depth, options.modules_every)
@@ -255,7 +255,7 @@ def follow(
     """Take the deep samples of these options; return a function that ends them."""
     global _following_forks
     if not _following_forks and hasattr(os, "register_at_fork"):
-        # A pause holds the lock that a fork waits for.
+        # A fork waits for a lock that is held during a pause, so end the pause first.
         os.register_at_fork(before=_before_fork, after_in_child=_in_child)
         _following_forks = True
     tracing = Tracing(recorder, folder, options, state.layers if state is not None else None)

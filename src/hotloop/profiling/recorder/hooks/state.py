@@ -37,14 +37,14 @@ class HookState:
         self.quick_steps = True
         """Whether steps of library environments may be counted in C, which nothing in Python notices."""
         self.layers: Layers | None = None
-        """Times the layers of modules, if the user asked for it."""
+        """Times the layers of modules, if requested."""
         self.wrapper_ns: dict[str, float] = {}
         """What each kind of wrapper adds to a call around its span, by its name in the recorder's state file."""
         self.module_costs = ModuleCosts()
         self.begin(depth)
 
     def begin(self, depth: int) -> None:
-        """Forget the facts of the last recording: a forked process goes on with its parent's hooks."""
+        """Reset everything observed in the last recording. Needed because a forked process keeps its parent's hooks."""
         if depth < 0:
             raise ValueError(f"modules_depth is {depth}: give 0 for no module calls, 1 for the outermost")
         self.depth = depth

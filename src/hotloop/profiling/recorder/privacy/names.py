@@ -67,7 +67,7 @@ class Secrecy(IntEnum):
 
 @lru_cache(maxsize=4096)
 def secrecy(name: str) -> Secrecy:
-    """Say whether a name stands for a secret; of a dotted name, whether any of its parts does."""
+    """Return whether a name is that of a secret; for a dotted name, whether any of its parts is."""
     return max((_part_secrecy(part) for part in name.split(".")), default=Secrecy.NONE)
 
 

@@ -48,7 +48,7 @@ def _source_of(file: str) -> Source:
 
 
 class Source:
-    """The text of a file, of which single lines are asked for: only what touches a line is looked at."""
+    """The text of a file, to redact single lines of it. Only the parts that overlap a line are examined."""
 
     def __init__(self, text: str) -> None:
         self._raw = text.encode("utf-8", "surrogatepass")
@@ -302,7 +302,7 @@ def _folded(node: ast.expr) -> str | None:
 
 
 def _redacted_alone(line: str) -> str:
-    """Hide the secrets of a line without knowing what stands around it."""
+    """Hide the secrets of a line without knowing the lines around it."""
     spans = list(secret_spans(line))
     if any(secrecy(name) for name in _IDENTIFIER.findall(line)):
         spans += [match.span() for match in _QUOTED.finditer(line)]

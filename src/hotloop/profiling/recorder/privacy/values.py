@@ -1,4 +1,4 @@
-"""Where a text holds a secret: by what it looks like, or by the name beside it.
+"""Finds secrets in a text, by their form or by the name next to them.
 
 `KNOWN` is the table to maintain: the forms in which services issue keys. The rest follows from how addresses, headers
 and assignments are written, and from how unlike words a random string is.

@@ -1,8 +1,8 @@
-"""Gradients that a backward computes and that are zeroed before any optimiser uses them.
+"""Detects gradients that a backward pass computes but that are zeroed before any optimiser uses them.
 
 The usual case: an actor's loss goes through the critics, and so leaves gradients in their weights. After every
-seventeenth step of an optimiser its gradients are noted, and compared when they are zeroed: what has changed in between
-was wasted. Nothing is kept alive for it, and no gradient is touched.
+seventeenth step of an optimiser, the versions of its gradients are stored, and compared when they are zeroed: what was
+written in between was wasted. This keeps no tensor alive and changes no gradient.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Watched:
         self.site: tuple[str, int] | None = None
 
     def changed(self) -> int:
-        """Return how many elements have a gradient that was written since the step."""
+        """Return the number of elements whose gradient was written since the step."""
         found = 0
         for reference, mark in zip(self.parameters, self.marks or (), strict=True):
             parameter = reference()
@@ -87,7 +87,7 @@ class DroppedGradients:
                 raise
 
     def note_backward(self) -> None:
-        """A backward has ended: note its line, if it wrote gradients that are being followed."""
+        """Handle the end of a backward pass: store its line, if it wrote gradients that are being observed."""
         try:
             for seen in self._pending:
                 if seen.site is None and seen.changed():
@@ -97,7 +97,7 @@ class DroppedGradients:
                 raise
 
     def note_zeroed(self, optimiser: torch.optim.Optimizer) -> None:
-        """An optimiser's gradients are about to be zeroed: count what was written since its step."""
+        """Before an optimiser's gradients are zeroed, count the elements that were written since its last step."""
         try:
             seen = self._watched.get(id(optimiser))
             if seen is None or seen not in self._pending:
