@@ -40,7 +40,7 @@ STACKS = 20_000
 FRAMES = 200_000
 STACK_FRAMES = 64
 WINDOWS = 1 << 13
-"""A run of a year has 5,300: windows grow longer as a run goes on."""
+"""A run of a year has 5,300, because windows get longer during a run."""
 COUNTERS = 1_024
 SPANS = 5_000
 WORK = 1 << 26

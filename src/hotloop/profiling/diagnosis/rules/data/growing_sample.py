@@ -74,7 +74,7 @@ Sample at a cost that does not depend on the size of the buffer:
 
 
 def find(loop: Loop) -> Causes:
-    """Find time on lines that look at the whole buffer for each batch."""
+    """Find time on lines that go through the whole buffer for each batch."""
     pool = loop.where(lambda atom: atom.own is not None and _draws(loop, atom))
     calls = max(sample_calls(loop, pool), 1)
     claimed, fixed_ns, actions = _scans(pool, calls)
@@ -96,7 +96,7 @@ def _draws(loop: Loop, atom: Atom) -> bool:
 
 
 def sample_calls(loop: Loop, atoms: list[Atom]) -> int:
-    """Return how often a batch was drawn: calls of the outermost spans that draw, else the updates."""
+    """Return how many batches were drawn: the calls of the outermost sampling spans or, without any, the updates."""
     found = set()
     for atom in atoms:
         spans = [node for node in loop.lineage(atom.node) if node.kind == "span" and node.phase is Phase.SAMPLE]

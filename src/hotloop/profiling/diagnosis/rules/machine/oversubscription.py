@@ -87,7 +87,7 @@ def _wait_for_each_other(loop: Loop, computing: list[Atom]) -> bool:
 
 
 def _others(loop: Loop, busy: float) -> str:
-    """Say what is known of those who keep the cores busy: other programs are not in the recording."""
+    """Describe what keeps the cores busy, as far as it is recorded: other programs are not."""
     starved = loop.trace.main.counts.get("starved_ns", 0) / loop.wall_ns
     facts = [f"other processes of the run keep {busy:.1f} of them busy"] if busy >= LEAST_BUSY else []
     facts += [f"the main thread waits for one in {percent(starved)} of the time"] if starved >= LEAST_STARVED else []
