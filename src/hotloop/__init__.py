@@ -1,6 +1,6 @@
-"""hotloop: see, explain, prove and remove what makes reinforcement-learning training slow.
+"""hotloop finds out why reinforcement-learning training is slow, and has fast parts to train with.
 
-Importing it is cheap: heavy modules (pyarrow, matplotlib, torch's hooks) are imported when used.
+Importing it is cheap: heavy modules (pyarrow, matplotlib, the hooks for torch) are imported when they are used.
 """
 
 from __future__ import annotations

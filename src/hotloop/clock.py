@@ -80,7 +80,7 @@ class DeviceClock:
         self._pending.append((code, first, last))
 
     def _take(self) -> DeviceEvent:
-        try:  # a check beforehand would let another thread take it in between
+        try:  # a check beforehand would not help: another thread could take the event in between
             return self._free.popleft()
         except IndexError:
             return self._make_event()

@@ -1,6 +1,6 @@
-"""Writes files atomically: a full disk, a missing directory or a kill never leaves one half-written.
+"""Writes files atomically: a full disk, a missing directory or a kill never leaves a file half-written.
 
-Reads files that others wrote: regular files only, and never more bytes than a limit.
+Reads files from untrusted sources: only regular files, and only up to a size limit.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class UnfitFile(Exception):
 def open_regular(path: Path, *, folder: int | None = None, follow: bool = False) -> int:
     """Open a regular file to read it; return its descriptor.
 
-    A pipe in its place would be waited for, and a device has no end: both are refused before they are opened.
+    Opening a pipe could block, and reading a device might never end, so both are rejected before they are opened.
 
     Args:
         path: The file.
-        folder: Descriptor of the folder that the path starts from, if not from the current one.
-        follow: Whether it may be a symbolic link. One could lead anywhere.
+        folder: Descriptor of the folder that the path is relative to; None: the current one.
+        follow: Whether the file may be a symbolic link, which could lead anywhere.
 
     Raises:
-        UnfitFile: It is no regular file.
+        UnfitFile: It is not a regular file.
         OSError: It cannot be opened.
     """
     _require_regular(os.stat(path, dir_fd=folder, follow_symlinks=follow))
@@ -50,12 +50,12 @@ def read_regular(path: Path, limit: int, *, folder: int | None = None, follow: b
 
     Args:
         path: The file.
-        limit: Bytes that it may have.
+        limit: Largest allowed size in bytes.
         folder: As for `open_regular`.
         follow: As for `open_regular`.
 
     Raises:
-        UnfitFile: It is no regular file, or is larger than the limit.
+        UnfitFile: It is not a regular file, or is larger than the limit.
         OSError: It cannot be read.
     """
     parts: list[bytes] = []
@@ -73,10 +73,10 @@ def read_regular(path: Path, limit: int, *, folder: int | None = None, follow: b
 
 
 def resolved(path: Path) -> Path:
-    """Return where a path leads, symbolic links followed.
+    """Return a path with all symbolic links followed.
 
     Raises:
-        OSError: Its links lead in a circle. `Path.resolve` raises a RuntimeError then, or nothing, by Python's version.
+        OSError: The links form a circle. (`Path.resolve` raises RuntimeError or nothing, depending on the version.)
     """
     try:
         os.stat(path)
@@ -110,7 +110,7 @@ def replacing(path: Path) -> Iterator[Path]:
     if path.exists() and not path.is_file():
         yield path  # a device or a pipe cannot be replaced
         return
-    # Keep the suffix: a writer may choose the format by it.
+    # Keep the suffix, because a writer may choose the format by it.
     temporary = path.with_name(f".{os.getpid()}-{path.name}")
     try:
         yield temporary
@@ -132,13 +132,13 @@ def open_private(path: str, flags: int) -> int:
 
 
 def silence(stream: TextIO) -> None:
-    """Discard what is still to be written to stdout or stderr.
+    """Discard what is still buffered for stdout or stderr, and all later output.
 
-    The interpreter would flush it once more at exit, and end with a code of its own if that fails.
+    Otherwise the interpreter would flush it again at exit and, if that fails, change the exit code.
     """
     try:
         descriptor = stream.fileno()
-    except (OSError, ValueError):  # it is closed, or no file
+    except (OSError, ValueError):  # it is closed, or is not a file
         return
     nothing = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nothing, descriptor)

@@ -17,7 +17,7 @@ _own_stderr: tuple[int, int] | None = None
 def keep_to_descriptor() -> None:
     """Write to the current stderr, even if the script replaces `sys.stderr`.
 
-    If the script closes descriptor 2 and opens a file that gets its number, nothing is written to that file.
+    If the script closes descriptor 2 and then opens a file that gets the same number, nothing is written to that file.
     """
     global _own_stderr
     _own_stderr = _identity() or (-1, -1)

@@ -1,4 +1,4 @@
-"""The phases of a training loop, their groups, and the words in span names that identify them."""
+"""The phases of a training loop, their groups, and the words in span names by which they are recognised."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ def test_a_directory_that_cannot_be_created_gives_one_warning(tmp_path):
     (tmp_path / "file").write_text("in the way")
     done = hotloop_run("--out", "file/out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
-    assert done.stderr.count("the script runs unrecorded") == 1
+    assert done.stderr.count("the script runs without recording") == 1
     assert "Traceback" not in done.stderr
 
 
@@ -186,7 +186,7 @@ def test_a_directory_deleted_while_recording_gives_one_warning(tmp_path):
     )
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
-    assert done.stderr.count("Check the space and the rights of") == 1, done.stderr
+    assert done.stderr.count("Check the free space and permissions of") == 1, done.stderr
     assert "Traceback" not in done.stderr
 
 
@@ -205,7 +205,7 @@ def test_a_full_disk_gives_one_warning_and_training_continues(tmp_path):
     )
     done = hotloop_run("--out", "out", "train.py", cwd=tmp_path, expect=5)
     assert "trained" in done.stdout
-    assert done.stderr.count("Check the space and the rights of") == 1, done.stderr
+    assert done.stderr.count("Check the free space and permissions of") == 1, done.stderr
     assert done.stderr.count("hotloop:") == 1, "a failure prints one line"
     assert "Traceback" not in done.stderr
     try:

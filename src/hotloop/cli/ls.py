@@ -57,7 +57,7 @@ def _row(each: RunInfo) -> dict[str, Any]:
 
 
 def _measured(each: RunInfo) -> tuple[float | None, float | None]:
-    """Return the length (s) and the environment steps per second, None where the run does not tell."""
+    """Return the length (s) and the environment steps per second, each None if the recording does not have it."""
     from hotloop.profiling.trace import summary
     from hotloop.profiling.trace.load import load
 

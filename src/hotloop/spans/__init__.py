@@ -1,4 +1,4 @@
-"""Spans: the one thing that profiling and training share. A span is a no-op until a recorder listens."""
+"""Spans and counters, the only interface between profiling and training. A span does nothing without a recorder."""
 
 from hotloop.phases import Phase
 from hotloop.spans.registry import count, span

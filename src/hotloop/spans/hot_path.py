@@ -1,8 +1,8 @@
-"""The hot path of spans: what runs in the training's own thread, twice a span.
+"""The hot path of spans: the code that runs in the training thread when a span begins and ends.
 
-A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into a log that
-belongs to its thread: no lock, no lookup of parents, no object that outlives the call but the integers.
-`_hot_path.c` does the same at a third of the cost and is taken where it was built; HOTLOOP_PURE=1 leaves it out.
+A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into the log of its
+thread. It takes no lock, looks up no parent, and leaves no object behind but the integers. `_hot_path.c` does the
+same at a third of the cost and is used if it was built, unless HOTLOOP_PURE=1.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PureLog:
         return len(self.events) // 2
 
     def take(self) -> bytes:
-        """Take all that was written, as bytes of int64 pairs. Slicing a list is atomic, so no lock."""
+        """Remove and return all events, as bytes of int64 pairs. Slicing a list is atomic, so this needs no lock."""
         n = len(self.events)
         taken = array("q", self.events[:n]).tobytes()
         del self.events[:n]
@@ -43,7 +43,7 @@ class PureLog:
 
 
 class PureCore:
-    """What of a span is on the hot path. `hotloop.spans.registry` makes its classes of these methods."""
+    """The part of a span that is on the hot path. `hotloop.spans.registry` builds its classes from these methods."""
 
     __slots__ = ("_counted", "_end", "_reads", "code")
 
@@ -54,7 +54,7 @@ class PureCore:
         self._reads = 0
 
     def start(self) -> None:
-        """Note that it begins now."""
+        """Log that the span begins now."""
         try:
             extend = _own.extend
         except AttributeError:
@@ -62,7 +62,7 @@ class PureCore:
         extend((self.code, _now_ns()))
 
     def finish(self, kind: object, error: object, trace: object) -> None:
-        """Note that it ends now."""
+        """Log that the span ends now."""
         try:
             extend = _own.extend
         except AttributeError:
@@ -74,32 +74,32 @@ class PureCore:
         next(self._counted)
 
     def tallied(self) -> int:
-        """Return how many calls were counted without being timed. Only the recorder reads it."""
-        # next() on an itertools.count is atomic, so calls from many threads are counted exactly;
-        # reading it takes one ticket, which is given back.
+        """Return how many calls were counted without being timed. Only the recorder may call this."""
+        # next() on an itertools.count is atomic, so calls from many threads are counted exactly.
+        # Reading the counter also advances it, so the number of reads is subtracted.
         value = next(self._counted) - self._reads
         self._reads += 1
         return value
 
 
 class PureTally:
-    """Counts what happens too often to be written down each time: only how often is known.
+    """Counts events that are too frequent to log one by one. Only their number is known.
 
-    `bump()` is a bare C call, safe from any thread; the recorder looks at it with every stack and puts the
-    difference down to what the main thread was doing.
+    `bump()` is a bare C call, safe from any thread. The recorder reads the tally with every stack sample and assigns
+    the increase to the span in which the main thread was at that moment.
     """
 
-    __slots__ = ("_count", "_reads", "_told", "bump", "code", "name")
+    __slots__ = ("_count", "_last_read", "_reads", "bump", "code", "name")
 
     def __init__(self, name: str, code: int) -> None:
         self.name = name
         self.code = code
         self._count = itertools.count()
-        self._reads = self._told = 0
+        self._reads = self._last_read = 0
         self.bump: Callable[[], object] = self._count.__next__
 
     def read(self) -> int:
-        """Return how often it was bumped. Only the recorder reads it."""
+        """Return the number of calls of `bump`. Only the recorder may call this."""
         value = next(self._count) - self._reads
         self._reads += 1
         return value
@@ -110,13 +110,13 @@ class PureTally:
         return 0
 
     def fresh(self) -> int:
-        """Return how often it was bumped since this was asked last."""
-        before, self._told = self._told, self.read()
-        return self._told - before
+        """Return the number of calls of `bump` since the last call of this method."""
+        before, self._last_read = self._last_read, self.read()
+        return self._last_read - before
 
 
 def pure_idle(*unused: object) -> None:
-    """Do nothing: what a span does while nothing records. Not a method, because binding one costs half of a call."""
+    """Do nothing, as a span does without a recorder. Not a method, because binding one costs half as much as a call."""
 
 
 _own = threading.local()
@@ -142,7 +142,7 @@ def pure_note(code: int, amount: int) -> None:
 
 
 def pure_listen() -> list[PureLog]:
-    """Begin new logs; return the list in which each thread's will appear."""
+    """Start new logs; return the list to which each thread's log will be added."""
     global _own, _logs
     _own = threading.local()
     _logs = []
@@ -150,7 +150,7 @@ def pure_listen() -> list[PureLog]:
 
 
 def pure_use_clock(clock: Callable[[], int] | None) -> None:
-    """Read time from a function, for tests; None for the machine's clock."""
+    """Read the time from this function, for tests; None: from the machine's clock."""
     global _now_ns
     _now_ns = _machine_ns if clock is None else clock
 
@@ -175,7 +175,7 @@ class PurePauses:
         self._since = 0
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
-        """Take note of a collection that begins or ends."""
+        """Handle the beginning or end of a collection."""
         try:
             if phase == "start":
                 self._since = _machine_ns()
@@ -184,7 +184,7 @@ class PurePauses:
                 self.ns += _machine_ns() - self._since
                 self._since = 0
         except KeyboardInterrupt:
-            # It would be lost in a callback of the collector: raise it again where the program is.
+            # Python discards errors in this callback, so raise the interrupt again in the main thread.
             _thread.interrupt_main()
 
 
@@ -197,29 +197,29 @@ _steps = _Steps()
 
 
 def pure_open_step() -> int:
-    """A step of an environment begins; return how many are open around it."""
+    """Handle the beginning of an environment step; return how many steps it is nested in."""
     _steps.leaf = True
     _steps.depth += 1
     return _steps.depth - 1
 
 
 def pure_close_step() -> None:
-    """A step of an environment ends."""
+    """Handle the end of an environment step."""
     _steps.leaf = False
     _steps.depth = max(_steps.depth - 1, 0)
 
 
 def pure_is_leaf() -> bool:
-    """Say whether the innermost step has called no other."""
+    """Return whether the innermost step has called no other step."""
     return _steps.leaf
 
 
 def pure_use_classes(live: type, counted: type) -> None:
-    """Tell which class spans have while they are timed, and while they are only counted. Only C needs to know."""
+    """Set the classes that spans have while they are timed and while they are only counted. Only C needs this."""
 
 
 def pure_note_exit_code(path: bytes, position: int) -> None:
-    """Have this process write its exit code into a file when it ends: Python alone cannot, and leaves what is there."""
+    """Make the process write its exit code into a file when it ends. Only C can; this version does nothing."""
 
 
 def _accelerated() -> bool:
@@ -244,7 +244,7 @@ if TYPE_CHECKING or not ACCELERATED:
     open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
     note_exit_code = pure_note_exit_code
     Step: Callable[[Callable, dict, Callable, tuple[int, int, int, int]], Callable] | None = None
-    """Wraps an environment's step: (function, spans by class, tally, counters). Only C has it."""
+    """Wraps an environment's `step`: (function, spans by class, tally, counters). Exists only in C."""
 else:
     from hotloop.spans._hot_path import (  # noqa: F401
         Core,

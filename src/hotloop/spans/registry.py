@@ -1,11 +1,11 @@
-"""span(): the tiny API that everything may import. A no-op until a recorder listens.
+"""`span()` and `count()`, which everything may import. They do nothing without a recorder.
 
-What a span writes when it begins and ends is in `ticks`; who calls whom, and how long, is worked out later by
-the recorder's background thread (`record.fold`).
+`hot_path` has the code that runs when a span begins and ends. The recorder's background thread later derives the
+call tree and its times (`profiling.recorder.call_tree.fold`).
 
-A span's behaviour is its class, swapped by the recorder: `Span` does nothing, `_Live` records, `_Counted` only
-counts. A `with` statement looks up `__exit__` when it begins, so a call that was begun by one class is ended by
-the same, whatever happens meanwhile: each begin has its end.
+The class of a span determines what it does, and the recorder changes that class: `Span` does nothing, `_Live`
+records, `_Counted` only counts. A `with` statement looks up `__exit__` when it begins. So a call ends with the class
+with which it began, even if the span's class has changed since, and every begin has its end.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ COUNTER_BASE = 1 << 24
 """Codes from here on are counters: (code, amount). Below it are spans: (code, ns)."""
 
 _refused: set[str] = set()
-"""Counters that were given an amount which cannot be counted."""
+"""Counters for which an invalid amount was reported."""
 child_program = ""
-"""Python statements by which a child process starts to record itself; "" while nothing records."""
+"""Python statements with which a child process starts to record itself; "" without a recorder."""
 
 MAX_NAMES = 4096
-"""Names are meant to be few and fixed. More than this are recorded under one name, with a warning."""
+"""Names should be few and fixed. After this many, further ones are recorded under one name, with a warning."""
 
 
 class Span(Core):
-    """A named stretch of time: a context manager and a decorator, shared by all who use its name.
+    """A named interval of time, as a context manager and a decorator. All code that uses a name shares one object.
 
     It holds no state of a single call, so it may be nested in itself and used from any thread.
     """
@@ -55,7 +55,7 @@ class Span(Core):
         self.phase = phase
         self.hook = 0 if hook is None else int(hook)
         self.within_ns = 0.0
-        """What a hook's wrapper took within the span, as far as that differs from call to call; a tight loop's ns."""
+        """Time that a hook's wrapper spent inside the span, if it varies from call to call, as ns in a tight loop."""
 
     __enter__ = staticmethod(hot_path.idle)
     __exit__ = staticmethod(hot_path.idle)
@@ -75,7 +75,7 @@ class _Live(Span):
 
 
 class _OnDevice(_Live):
-    """Also takes the device's time, where the work is done by a GPU."""
+    """Also measures device time, for work that a GPU may do."""
 
     __slots__ = ()
 
@@ -106,14 +106,14 @@ _recording = False
 _register_lock = threading.Lock()
 
 
-# The cache is C: finding a span by its name costs half of what a Python function and a dictionary would.
+# The cache is written in C: a lookup costs half as much as with a Python function and a dictionary.
 @functools.lru_cache(maxsize=2 * MAX_NAMES)
 def span(name: str, phase: Phase | None = None) -> Span:
     """Return the span of that name, to use as `with span("replay.sample"):` or `@span("env.render")`.
 
     Args:
-        name: A short fixed name. Dots order it: "replay.sample", "env.step".
-        phase: What the loop is doing meanwhile. Guessed from the name if not given.
+        name: A short fixed name. Use dots to group names: "replay.sample", "env.step".
+        phase: What the loop does in this span. Guessed from the name if not given.
     """
     found = _spans.get(name)
     if found is not None and (phase is None or phase is found.phase):
@@ -123,15 +123,15 @@ def span(name: str, phase: Phase | None = None) -> Span:
 
 @functools.cache
 def hook_span(name: str, phase: Phase | None = None, hook: Hook = Hook.METHOD) -> Span:
-    """Return a span of a zero-code hook, whose wrapper costs a call more, which the recorder accounts for."""
+    """Return a span for a hook. The recorder subtracts the extra cost of the wrapper, which depends on `hook`."""
     return _register(name, phase, hook)
 
 
 def count(name: str, amount: int = 1) -> None:
     """Add to a counter of the run: `env_steps`, `frames`, `episodes`, `updates`, or one of your own.
 
-    An amount that is no whole number is not counted; a message says so once. It is no error, for without a recorder
-    it would not be noticed.
+    An amount that is not a whole number is not counted, and a message says so once. It does not raise an error, because
+    the same call would raise none without a recorder.
     """
     if not _recording:
         return
@@ -152,7 +152,7 @@ def _refuse_amount(name: str, error: Exception) -> None:
 
 
 def tally(name: str) -> Tally:
-    """Return the tally of that name, for hooks on calls that take less than a microsecond."""
+    """Return the tally of this name, for hooks on calls that take less than a microsecond."""
     found = _tallies.get(name)
     if found is None:
         found = _tallies.setdefault(name, Tally(name, counter_code(name)))
@@ -160,7 +160,7 @@ def tally(name: str) -> Tally:
 
 
 def recording() -> bool:
-    """Say whether a recorder listens now."""
+    """Return whether a recorder is active."""
     return _recording
 
 
@@ -173,8 +173,8 @@ def _register(name: str, phase: Phase | None, hook: Hook | None) -> Span:
             return found
         if len(_by_code) >= MAX_NAMES:
             return _overflow()
-        told = phase if phase is not None or hook is not None else phase_of(name)
-        made = _born(name, told, len(_by_code) + 1, hook)
+        chosen = phase if phase is not None or hook is not None else phase_of(name)
+        made = _born(name, chosen, len(_by_code) + 1, hook)
         if _born is _Live:
             make_live(made)
         _by_code.append(made)
@@ -187,7 +187,7 @@ def _overflow() -> Span:
     if name not in _spans:
         notice(
             f"more than {MAX_NAMES} different span names: the rest share one. "
-            "Use few fixed names and put what varies into a counter."
+            "Use few fixed names, and put varying values into a counter."
         )
         _spans[name] = _born(name, None, len(_by_code) + 1)
         _by_code.append(_spans[name])
@@ -195,13 +195,13 @@ def _overflow() -> Span:
 
 
 def counter_code(name: str) -> int:
-    """Return the code of a counter, for who adds to it often: `ticks.note(code, amount)` while `recording()`."""
+    """Return a counter's code. Code that counts often calls `hot_path.note(code, amount)` while `recording()`."""
     with _register_lock:
         return _counters.setdefault(name, COUNTER_BASE + len(_counters))
 
 
 def listen() -> list[Log]:
-    """Start recording all spans; return the list in which each thread's log will appear."""
+    """Start recording all spans; return the list to which each thread's log will be added."""
     global _born, _recording
     logs = hot_path.listen()
     _born = _Live
@@ -212,7 +212,7 @@ def listen() -> list[Log]:
 
 
 def hush() -> None:
-    """Stop recording: every span is a no-op again. What the logs hold stays theirs."""
+    """Stop recording: every span does nothing again. The logs keep their events."""
     global _born, _recording, _device
     _recording = False
     _device = None
@@ -222,7 +222,7 @@ def hush() -> None:
 
 
 def silence() -> list[type[Span]]:
-    """Make every span do nothing for a while; return what they were, for `unsilence`."""
+    """Make every span do nothing until `unsilence`; return the classes of the spans, to pass to it."""
     global _born
     classes = [type(each) for each in _by_code]
     _born = Span
@@ -232,7 +232,7 @@ def silence() -> list[type[Span]]:
 
 
 def unsilence(classes: list[type[Span]]) -> None:
-    """Make every span what it was before `silence`; those that are new since are timed."""
+    """Undo `silence`. Spans that were created in between are timed."""
     global _born
     _born = _Live
     for each, was in zip(_by_code, classes, strict=False):
@@ -242,22 +242,22 @@ def unsilence(classes: list[type[Span]]) -> None:
 
 
 def is_live(each: Span) -> bool:
-    """Say whether a span is being timed."""
+    """Return whether a span is being timed."""
     return isinstance(each, _Live)
 
 
 def make_live(each: Span) -> None:
-    """Let a span be timed again."""
+    """Start to time a span."""
     each.__class__ = _OnDevice if _device is not None and each.phase in DEVICE_PHASES else _Live
 
 
 def make_counted(each: Span) -> None:
-    """Let a span only be counted: exactly, at a fraction of the cost, with nothing written."""
+    """Count the calls of a span without timing them. Counts are exact, and nothing is logged."""
     each.__class__ = _Counted
 
 
 def use_device(clock: DeviceClock | None) -> None:
-    """Take the device's time too, in the spans whose work a device may do."""
+    """Also measure device time, in spans whose phase may run on a device; None: stop doing so."""
     global _device
     _device = clock
     for each in _by_code:
@@ -266,7 +266,7 @@ def use_device(clock: DeviceClock | None) -> None:
 
 
 def known_spans() -> list[Span]:
-    """Return all spans by code: the span of code c is at c - 1."""
+    """Return all spans in the order of their codes: the span with code c has index c - 1."""
     return _by_code
 
 
@@ -327,7 +327,7 @@ def _resume(
 
 
 def after_fork() -> None:
-    """In a forked child: leave the parent's logs behind."""
+    """Start new logs in a forked child, without the parent's events."""
     global _register_lock
     hot_path.listen()
     _register_lock = threading.Lock()

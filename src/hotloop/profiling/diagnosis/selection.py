@@ -1,4 +1,4 @@
-"""How rules select the atoms of time that they claim: by the source of a line, by function, by caller.
+"""How rules select the time slices (`Atom`) that they claim: by the source of a line, by function, by caller.
 
 A line is classified by what it calls, never by the names of files or projects.
 """
@@ -21,7 +21,7 @@ HOST_SYNC = re.compile(r"\.(item|tolist|cpu|numpy)\(|\b(float|int|bool)\((?!['\"
 
 
 def function_of(frame: Frame) -> Function:
-    """Return which function a frame is in."""
+    """Return the function of a frame."""
     return frame.file, frame.function
 
 
@@ -86,7 +86,7 @@ def by_function(atoms: Iterable[Atom]) -> dict[Function, list[Atom]]:
 
 
 def busy_ns(atoms: Iterable[Atom]) -> float:
-    """Return the processor time of the atoms: what they take on a machine that does nothing else."""
+    """Return the CPU time of the atoms, which is their time on a machine that is otherwise idle."""
     atoms = list(atoms)
     return sum(atom.cpu_ns for atom in atoms) or total_ns(atoms)
 

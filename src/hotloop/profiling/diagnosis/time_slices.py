@@ -1,7 +1,7 @@
-"""The main thread's time cut into atoms: a place in the call tree and a stack seen there, with its time.
+"""The main thread's time, cut into slices (class `Atom`): a node of the call tree and a sampled stack, with its time.
 
-Spans say exactly how long a place took, samples say roughly on which lines. An atom joins both: the samples
-of a node are scaled so that they sum to its exact self time, and a node without samples is one atom without
+Spans measure exactly how long a node took; samples show approximately on which lines. An atom combines both: the
+samples of a node are scaled so that they sum to its exact self time, and a node without samples is one atom without
 a stack. So the atoms of a loop sum exactly to its wall time, and a rule claims time by claiming atoms.
 """
 

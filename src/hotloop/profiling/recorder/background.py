@@ -1,9 +1,9 @@
-"""The recorder: one background thread that drains the spans' logs, samples stacks and memory, and writes.
+"""The recorder: one background thread that drains the logs of spans, samples stacks and memory, and writes files.
 
-Every tick (10 ms) it looks at all threads' stacks. Every block (200 ms) it may switch fine spans off or on, to
-learn what they cost. Every second it folds what was drained and appends it to the run's files, so that a run
-that is killed is readable up to its last second. If anything in here fails, recording stops with one warning
-and training goes on.
+Every tick (10 ms) it samples the stacks of all threads. Every block (200 ms) it may switch short, frequent spans
+off or on, to measure what they cost. Every second it folds the drained events and appends the result to the run's
+files, so a run that is killed can be read up to its last second. If anything here fails, recording stops with one
+warning, and training continues.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 SECOND_NS = 1_000_000_000
 TOTALS_EVERY_NS = 5 * SECOND_NS
 EAGER_NS = 10 * SECOND_NS
-"""At first every look counts, for a short recording has few: whatever they cost."""
+"""For this long, sample at the full rate whatever it costs, because a short recording has few samples."""
 QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 8_000
-"""Events waiting to be folded that make a fold due before the second is over: they bound the memory."""
+"""With more events than this waiting, fold before the second is over, to limit memory."""
 RAW_AT = 50_000
 """Single calls that are written before the window is over."""
 CROWDED, FLOOD_NS = 12_000, 100_000_000
@@ -48,7 +48,7 @@ CROWDED, FLOOD_NS = 12_000, 100_000_000
 
 
 class Recorder:
-    """Records this process into a folder of its own."""
+    """Records this process into its own folder."""
 
     def __init__(self, folder: Path, options: RecordOptions, main: bool = True) -> None:
         self.options = options
@@ -58,29 +58,29 @@ class Recorder:
         self._threads = Threads()
         self.accounts = self._threads.accounts
         self.failure = ""
-        """Why it stopped before it was asked to."""
+        """Why the recorder failed; empty if it did not."""
         self._wrapper_ns: dict[str, float] = {}
         """What the wrappers of hooks add to a call, by kind. Shared with the hooks, which may add to it later."""
         self.sampler = new_sampler(options.hz)
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
         self.working = threading.Lock()
-        """Held while the background thread works: a fork that waits for it copies no half-done work."""
+        """Held while the background thread works. Forks wait for it, so that no half-finished state is copied."""
         self._stopping, self._paused, self._ident = False, False, 0
         self._thread: threading.Thread | None = None
         self._codes = codes_of([])
 
     def use_hooks(self, state: HookState) -> None:
-        """Write what these hooks find out."""
+        """Also write what these hooks measure."""
         self._wrapper_ns = state.wrapper_ns
         self._writer.printed_timings = state.book
 
     def start(self) -> None:
-        """Begin to record."""
+        """Start to record."""
         begin = now_ns()
         self.start_ns = self.loop_start_ns = begin
         self._loop_started = self._seen_events = False
         self.armed = not (self.options.after_s or self.options.after_steps)
-        """Whether what happens now is kept: the asked-for start is reached."""
+        """Whether `after_s` and `after_steps` have passed. Before that, everything recorded is discarded."""
         self._steps_seen = 0
         self._block_start = self._second_start = begin
         self._learned_at = self._drained_at = begin
@@ -99,7 +99,7 @@ class Recorder:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop recording and write all that is left."""
+        """Stop recording and write the rest."""
         thread, self._thread = self._thread, None
         if thread is None:
             return
@@ -119,7 +119,7 @@ class Recorder:
         self._vitals.close()
 
     def flush(self) -> bool:
-        """Write what was recorded until now; return False during a pause, when there is nothing new to write."""
+        """Write everything recorded so far; return False during a pause, when there is nothing new to write."""
         if self._paused:
             return False
         with self.working:
@@ -133,11 +133,11 @@ class Recorder:
         return True
 
     def forget(self) -> None:
-        """In a forked child: let go of what was the parent's."""
+        """In a forked child: release everything that belongs to the parent."""
         self._vitals.close()
 
     def pause(self) -> int:
-        """Let spans do nothing and the background thread stand still until `resume`; return when that began."""
+        """Stop all spans and the background thread until `resume`; return when the pause began."""
         self.working.acquire()
         self._paused = True
         self.sampler.hold(True)
@@ -149,7 +149,7 @@ class Recorder:
         return since
 
     def resume(self, since: int) -> None:
-        """Go on as if no time had passed since a pause began: a window ends there, the next one begins now."""
+        """End a pause that began at `since`, as if no time had passed: a window ends then, and the next begins now."""
         try:
             waiting = {account.index: len(account.pending) for account in self.accounts}
             self._drain()
@@ -200,11 +200,11 @@ class Recorder:
         self.failure = f"{type(error).__name__}: {error}"
         registry.hush()
         self._vitals.close()
-        with suppress(OSError, ValueError):  # What failed once fails again; a stream without its end can be read.
+        with suppress(OSError, ValueError):  # Closing may fail for the same reason; an unfinished stream can be read.
             self._writer.files.close()
-        remedy = "Training goes on unrecorded."
+        remedy = "Training continues without recording."
         if isinstance(error, OSError):
-            remedy = f"Check the space and the rights of {str(self._writer.files.folder)!r}. {remedy}"
+            remedy = f"Check the free space and permissions of {str(self._writer.files.folder)!r}. {remedy}"
         notice(f"stopped recording: {self.failure}. {remedy}")
 
     def _tick(self, at: int) -> None:
@@ -217,14 +217,14 @@ class Recorder:
             self._second(now_ns())
 
     def _due_ns(self) -> int:
-        """Return when the window that was asked for begins or ends, if that is still to come."""
+        """Return when the requested recording time begins or ends, or the end of this second if neither is to come."""
         waits_for = self.options.for_s if self.armed else self.options.after_s
         if self._stopping or not waits_for:
             return self._second_start + SECOND_NS
         return self.start_ns + round(waits_for * SECOND_NS)
 
     def _drain(self) -> Counter[int]:
-        """Take what all threads have written; return how often each span began."""
+        """Drain the logs of all threads; return how often each span began."""
         self._drained_at = now_ns()
         began = self._threads.drain(max(self._block_start, self.start_ns))
         self._seen_events = self._seen_events or any(account.pending_events for account in self.accounts)
@@ -244,14 +244,14 @@ class Recorder:
         if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark)
         elif changed:
-            # Folded with the second: several folds in a row find their code and data in the caches.
+            # Fold at the end of the second: several folds in a row find their code and data in the caches.
             self._cuts.append((at, was_dark))
         if quick:
-            # The first seconds of a loop show how fine its spans are: the budget should not wait for it.
+            # The first seconds of a loop show how frequent its spans are, so keep to the budget at once.
             self._learn(at)
 
     def _relieve(self) -> None:
-        """Empty the logs, so that the memory stays bounded; if they fill too fast, time fewer spans from now on."""
+        """Drain the logs early, to limit memory. If they fill too fast, time fewer spans from now on."""
         was_dark, last = self._governor.dark, self._drained_at
         self._since_drain = self._since_drain + self._drain()
         if self._drained_at - last < FLOOD_NS:
@@ -260,7 +260,7 @@ class Recorder:
         self._fold(self._drained_at, was_dark)
 
     def _tally(self) -> Counter[int]:
-        """Take the calls that were counted but not timed."""
+        """Return the new calls that were counted but not timed."""
         counted = self._governor.counted(registry.known_spans())
         self._windows.counted += counted
         self._rates += counted
@@ -286,7 +286,7 @@ class Recorder:
             self._fold_account(account, events, at, dark)
 
     def _fold_account(self, account: Account, events: Ints, at: int, dark: bool) -> None:
-        # In parts, because what a fold needs of memory grows with the events.
+        # In parts, because the memory that a fold needs grows with the number of events.
         while len(events) > 2 * FOLD_AT:
             part, events = events[:FOLD_AT], events[FOLD_AT:]
             self._fold_part(account, part, time_before(part, FOLD_AT) or account.folded_until, dark)
@@ -317,7 +317,7 @@ class Recorder:
         if last:
             self._tally()
         if last and not (self._seen_events or self._writer.files.created):
-            return  # A child process that ended within a second and did nothing of a training.
+            return  # A child process that ended within a second and took no part in the training.
         self._fold(at, self._governor.dark)
         self._vitals.read_device()
         if at - self.loop_start_ns < EAGER_NS or at - self._learned_at >= TOTALS_EVERY_NS:
@@ -337,7 +337,7 @@ class Recorder:
             self._ended_ns, self._stopping = now_ns(), True
 
     def _write(self, at: int, last: bool = False) -> None:
-        """Write what was folded up to a moment."""
+        """Write everything folded, up to a time."""
         self._write_names()
         if last or self._windows.over(at):
             self._end_window(at)
@@ -349,8 +349,8 @@ class Recorder:
         self._write_state(at, "finished" if last else "running")
 
     def _learn(self, at: int) -> None:
-        """Tell the governor how often spans are called, how long they take, and from where."""
-        # Until the loop begins spans are rare: that time would make them seem rarer than they are.
+        """Give the governor the call rates, mean durations and callers of spans."""
+        # Spans are rare before the loop begins, so including that time would underestimate the rates.
         since = max(self._learned_at, self.loop_start_ns)
         if at - since < BLOCK_NS // 2:
             return
@@ -361,12 +361,12 @@ class Recorder:
         self._learned_at = at
 
     def _arm(self, at: int) -> None:
-        """Begin to keep, once the asked-for start is reached; forget what was before."""
+        """Discard what was recorded before the requested start. Once that is reached, keep everything from now on."""
         self._steps_seen += sum(each.counted(registry.known_counters().get("env_steps", 0)) for each in self.accounts)
         for account in self.accounts:
             account.reset()
         self._tally()
-        # What was drained after this moment is folded later, and counts.
+        # Events that were drained after this time are folded later, and count.
         self._windows.timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
         self._windows.counted, self._threads.counter_events, self._vitals.tally_events = Counter(), 0, 0
         forget_within()

@@ -1,9 +1,9 @@
-"""Child processes of multiprocessing record themselves: forked ones, spawned ones, and those of its fork server.
+"""Makes child processes of multiprocessing record themselves: forked, spawned, and those of its fork server.
 
-A child of multiprocessing starts by running after-fork functions: one of them starts the recording. A spawned
-interpreter inherits nothing from its parent, so its command line is changed to start recording first; a fork server
-imports `fork_server_preload` before it forks. A child of a plain `os.fork` is not recorded: most of those exit or exec
-at once. The environment variables are changed only while a fork server starts.
+A forked child of multiprocessing first runs after-fork functions, and one of these starts the recording. A spawned
+interpreter inherits nothing from its parent, so we change its command line to start recording first. A fork server
+imports `fork_server_preload` before it forks. A child of a plain `os.fork` is not recorded, because most of those exit
+or call exec at once. Environment variables are changed only while a fork server starts.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SERVER_VARIABLE = "HOTLOOP_CHILDREN"
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a child process needs to know to record itself."""
+    """The settings with which a child process records itself."""
 
     path: str
     """The run directory."""
@@ -35,17 +35,17 @@ class Settings:
     """Levels of nested torch module calls that hooks time; None for no hooks."""
 
     def text(self) -> str:
-        """Return them as JSON."""
+        """Return the settings as JSON."""
         return json.dumps(asdict(self))
 
     @classmethod
     def read(cls, text: str) -> Settings:
-        """Return what `text` gave."""
+        """Return settings from the JSON that `text` returned."""
         content = json.loads(text)
         return cls(content["path"], RecordOptions(**content["options"]), content["modules"])
 
     def program(self) -> str:
-        """Return the Python statements by which a new interpreter starts to record itself."""
+        """Return the Python statements with which a new interpreter starts to record itself."""
         return f"from hotloop.profiling.recorder.child_processes import start_here; start_here({self.text()!r}); "
 
 
@@ -103,7 +103,7 @@ def _change_fork_server(forkserver: ModuleType, settings: Settings, patches: Pat
             os.environ.pop(SERVER_VARIABLE, None)
 
     patches.put(server, "ensure_running", start)
-    # The module also binds this method to a name.
+    # The module also has the method as a function.
     patches.put(forkserver, "ensure_running", start)
 
 
@@ -116,7 +116,7 @@ def _add_after_fork(util: ModuleType, settings: Settings, anchors: list[_Anchor]
         from hotloop.profiling.recorder.session import record_child, stop_current
 
         record_child(settings)
-        # A forked child leaves by os._exit, which skips atexit but runs finalizers.
+        # A forked child of multiprocessing ends with os._exit, which skips atexit. It runs finalizers before that.
         util.Finalize(None, stop_current, exitpriority=100)
 
     anchors.append(_Anchor())
@@ -124,7 +124,7 @@ def _add_after_fork(util: ModuleType, settings: Settings, anchors: list[_Anchor]
 
 
 def start_here(settings: str) -> None:
-    """Record this process, which a recorded one started."""
+    """Start to record this process. Called in a spawned interpreter, with settings as JSON."""
     from hotloop.profiling.recorder.session import record_child
 
     record_child(Settings.read(settings))

@@ -1,4 +1,4 @@
-"""Imported by multiprocessing's fork server before it forks: its children then record themselves."""
+"""Multiprocessing's fork server imports this module before it forks, so that its children record themselves."""
 
 from __future__ import annotations
 

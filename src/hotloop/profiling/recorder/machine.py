@@ -1,7 +1,7 @@
-"""The machine and its peak performance: recorded with every run, so that impossible timings can be detected.
+"""The machine and its peak performance. Every run records them, so that impossible timings can be detected.
 
-The peaks (multiply-adds of a large matrix product, bytes of a large copy) are measured once in a separate process, with
-one thread and with all, and kept in the user's cache folder.
+The peaks (FLOP/s of a large matrix product, bytes per second of a large copy) are measured once in a separate process,
+with one thread and with all, and stored in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -102,13 +102,13 @@ def _peaks() -> dict[str, float]:
     everything, one = _measure_in_process(None), _measure_in_process("1")
     if not everything or not one:
         return {}
-    # On a busy machine the result is too low, never too high: all threads are at least as fast as one.
+    # On a busy machine the result may be too low, so make sure that all threads are at least as fast as one.
     peaks = {name: max(everything[name], one[name]) for name in everything} | {"flops_1": one["flops"]}
     try:
         cache.parent.mkdir(parents=True, exist_ok=True)
         cache.write_text(json.dumps(peaks))
     except OSError:
-        pass  # A read-only home: measured again next time.
+        pass  # The folder may be read-only. Measure again next time.
     return peaks
 
 

@@ -1,7 +1,7 @@
 """A run's manifest, `run.json`: written when the run directory is claimed, completed when the run ends.
 
-Of two recordings that want the same directory, one gets it. The file is padded with spaces, so that its end can be
-written in place even when the disk is full by then.
+If two recordings claim the same directory, only one gets it. The file is padded with spaces, so that the final version
+can be written in place even if the disk is full by then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hotloop.run_directory import default_path
 
 MANIFEST = "run.json"
 SPARE_BYTES = 2048
-"""More than completing the manifest adds to it."""
+"""Size of the padding: more than completing the manifest adds."""
 EXIT_CODE_WIDTH = 11
 """Columns reserved for the exit code: any 32-bit number fits."""
 _PLACEHOLDER = -(1 << 31)
@@ -36,7 +36,7 @@ _PLACEHOLDER = -(1 << 31)
 def describe_run(
     command: Sequence[str], options: RecordOptions, config: Mapping[str, object] | None = None, hooks: bool = False
 ) -> dict[str, object]:
-    """Return the manifest of a run that this process begins now."""
+    """Return the manifest of a run that starts now in this process."""
     return {
         "format": FORMAT_VERSION,
         "state": "running",
@@ -57,13 +57,13 @@ def claim(path: str | os.PathLike[str] | None, manifest: Mapping[str, object], c
     """Create the run directory with its manifest; return its absolute path.
 
     Args:
-        path: Where; `runs/<time>-<name>` if None. Must be new or empty.
-        manifest: What to write.
-        command: The command line, whose first word names a run that is not given a path.
+        path: The directory, which must be new or empty; None: `runs/<time>-<name>`.
+        manifest: The content of `run.json`.
+        command: The command line. Its first word is the name of the run if `path` is None.
 
     Raises:
-        HotloopError: Something is there already.
-        OSError: It cannot be created.
+        HotloopError: The path exists and is not an empty directory.
+        OSError: The directory cannot be created.
     """
     if path is not None:
         if not os.fspath(path) or "\0" in os.fspath(path):
@@ -104,14 +104,14 @@ def finish(folder: Path, exit_code: int, changes: Mapping[str, object]) -> tuple
     Args:
         folder: The run directory.
         exit_code: The exit code, as far as it is known now.
-        changes: What else to add or replace.
+        changes: Other fields to add or replace.
 
     Returns:
-        The file, and the position in it of the exit code, `EXIT_CODE_WIDTH` columns wide.
+        The file, and the position of the exit code in it, which is `EXIT_CODE_WIDTH` characters wide.
 
     Raises:
-        OSError: It cannot be written.
-        ValueError: It is not there any more, or is no longer JSON.
+        OSError: The manifest cannot be read or written.
+        ValueError: It is not valid JSON any more.
     """
     path = folder / MANIFEST
     manifest = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""How a run is recorded. Checked once, when it is made."""
+"""The options of a recording. They are checked when they are created."""
 
 from __future__ import annotations
 
@@ -16,33 +16,33 @@ class RecordOptions:
     hz: float = 200.0
     """Stack samples a second; 0 turns the sampler off."""
     after_steps: int = 0
-    """Begin after so many environment steps."""
+    """Start after this many environment steps."""
     after_s: float = 0.0
-    """Begin after so many seconds."""
+    """Start after this many seconds."""
     for_s: float = 0.0
-    """Stop recording after so many seconds; training goes on. 0 for no limit."""
+    """Stop recording after this many seconds; training continues. 0 for no limit."""
     raw_windows: int = 5
-    """Windows of the loop whose single spans are kept, besides a sparse choice later on."""
+    """Number of windows at the start of the loop for which every single call is kept. A few later ones are, too."""
     raw_bytes: int = 12 << 20
-    """Most that single spans may take on disk."""
+    """Largest size of all single calls on disk."""
     window_s: float = 1.0
-    """Length of a window at first. It doubles every 600 windows, so that long runs stay small."""
+    """Length of a window at first. It doubles after 600 windows, so that recordings of long runs stay small."""
     functions: int = 0
-    """Trace all function calls of so many iterations; 0 for none."""
+    """Trace all function calls of this many iterations; 0 for none."""
     ops: int = 0
-    """Trace torch's operators in so many iterations; 0 for none."""
+    """Trace torch's operators in this many iterations; 0 for none."""
     warmup: int | None = None
-    """Iterations before these begin. None: 100, and the first update."""
+    """Iterations before `functions` and `ops` start. None: 100, and the first update."""
     modules_every: int = 0
-    """Time layers, forward and backward, in one update out of so many; 0 for none. Needs hooks."""
+    """Time layers, forward and backward, in one of this many updates; 0 for never. Needs hooks."""
 
     @property
     def looks_closer(self) -> bool:
-        """Whether functions, operators or layers are to be looked at."""
+        """Whether deep samples of functions, operators or layers are requested."""
         return bool(self.functions or self.ops or self.modules_every)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be recorded with."""
+        """Reject invalid options."""
         _require(0 < self.budget <= 1, f"budget {self.budget}", "a share of the time above 0, such as 0.01 or 1%")
         _require(0 <= self.hz <= 1000, f"hz {self.hz}", "0 to 1000 stack samples a second")
         for name in ("after_steps", "after_s", "for_s", "functions", "ops", "modules_every"):

@@ -1,9 +1,10 @@
-"""What recording costs, measured in the run itself, and kept within a budget.
+"""The overhead of spans: measured during the run and kept within a budget.
 
-Time is cut into blocks of 200 ms. In some of them the fine spans are switched off (they are still counted).
-How much work a block got done, by those counts, against how many spans it timed, gives the cost of a span in
-place, by least squares: `T_b = sum_s n_bs w_s + c R_b`. Until that is precise, a tight loop's cost times the
-factor by which caches make it dearer between real operations stands in, weighed by the two variances.
+Time is divided into blocks of 200 ms. In some blocks, fine spans (short, frequent ones) are counted but not timed.
+A least-squares fit over the blocks gives the cost of timing a span between real operations: `T_b = sum_s n_bs w_s +
+c R_b`, with T_b the length of block b, n_bs the calls of span s in it, w_s the work of such a call, R_b the number of
+timed spans and c their cost. The result is averaged with a prior, weighted by the two variances. The prior is the
+cost in a tight loop times an assumed factor for cold caches.
 
 Spans whose cost would exceed the budget are timed in only one of 2, 4, ... 64 blocks; counts stay exact.
 """
@@ -24,25 +25,25 @@ from hotloop.spans.registry import Span
 BLOCK_NS = 200_000_000
 LONGEST_BLOCK_NS = 2 * BLOCK_NS
 SLOWEST_NS = 40_000_000
-"""The stacks are looked at no less often than this."""
+"""Longest time between two stack samples."""
 LONG_NS = 20_000_000
-"""Spans longer than this are never switched off: they cost nothing, and their inside is what is measured."""
+"""Spans longer than this are never switched off: their cost is negligible, and what is inside them matters."""
 RARE_PER_S = 20
 IN_PLACE = 3.0
-"""A span between torch operations costs about so many times that of a tight loop (assumed, with the spread below)."""
+"""Assumed cost of a span between torch operations, relative to a tight loop; the spread is below."""
 IN_PLACE_SPREAD = 1.5
 MAX_THINNING, LEARNT_THINNING = 6, 5
-"""One in 64 blocks where spans come faster than they can be folded; else one in 32, so that no stretch of the run of
-more than a dozen seconds goes by untimed."""
+"""Largest levels of thinning: one block in 64 if spans come faster than they can be folded, else one in 32, so that
+spans are timed at least every dozen seconds."""
 FIRST_HOLD, MAX_HOLD = 25, 6400
-"""Blocks for which a span that came too fast stays thinned; doubled each time that it happens again."""
+"""Number of blocks for which a span that came too fast stays thinned; doubled each time it happens again."""
 SPANS_PART = 0.5
-"""Part of the budget that spans may take; the rest is the background thread's."""
+"""Share of the budget for spans; the rest is for the background thread."""
 FILLED = 0.8
-"""Spans are timed more often again up to this part of what they may take, so that they do not go to and fro."""
+"""Spans are timed more often again only up to this part of their share, so that thinning does not oscillate."""
 DENSE_BLOCKS = 300
 EVERY_DENSE, EVERY_SPARSE = 6, 30
-"""One block in so many has its fine spans switched off: in the first minute, and later."""
+"""Fine spans are switched off in one of this many blocks, to measure their cost: in the first minute, and later."""
 COLUMNS = 8
 
 
@@ -56,7 +57,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """One block: how long, what was done, how many spans were timed."""
+    """One block: its length, the work done in it, and the number of timed spans."""
 
     length_ns: int
     done: dict[int, int]
@@ -66,9 +67,9 @@ class Block:
 
 @functools.cache
 def tight_loop_ns(rounds: int = 500) -> float:
-    """Return what a span costs in a tight loop, in ns: the least that it can cost.
+    """Return the cost of a span in a tight loop, in ns, which is a lower bound of its real cost.
 
-    Call it while nothing records: the logs that it fills are dropped. Measured once, so that a fork costs little.
+    Call it while nothing is recording, because it discards the logs. The result is cached; forked children inherit it.
     """
 
     def nothing() -> None:
@@ -102,7 +103,7 @@ def _loop(fn: object, rounds: int) -> float:
 
 
 class Pace:
-    """How long blocks and looks are apart: longer when the background thread takes more than its part of the budget."""
+    """Time between stack samples, and length of blocks. Both grow if the background thread exceeds its budget."""
 
     def __init__(self, tick_ns: int, allowed: float) -> None:
         self.tick_ns = self._asked_ns = tick_ns
@@ -110,7 +111,7 @@ class Pace:
         self._allowed = allowed
 
     def adapt(self, background: float) -> None:
-        """Do less or more, given the share of a core that the thread took. Blocks first: a look costs little."""
+        """Do less or more, given the share of a core that the thread took. Change blocks first: samples cost little."""
         if background > self._allowed:
             if self.block_ns < LONGEST_BLOCK_NS:
                 self.block_ns *= 2
@@ -138,17 +139,17 @@ class Governor:
         self._off: set[int] = set()
         self._evaluating: set[int] = set()
         self._around: set[int] = set()
-        """Codes of evaluations, and of what they were seen to be called from."""
+        """Codes of evaluations, and of the spans that they occurred in."""
         self._held: dict[int, int] = {}
         self._hold = FIRST_HOLD
         self._tallied: dict[int, int] = {}
 
     def costs(self) -> dict[str, float]:
-        """What a span costs, as it is written down."""
+        """Return the cost of a span, with the names used in `state.json`."""
         return {"span_ns": self.cost.ns, "span_error_ns": self.cost.error_ns, "tight_ns": self.tight_ns}
 
     def counted(self, every: list[Span]) -> Counter[int]:
-        """Return the calls counted but not timed since the last time, by code."""
+        """Return the calls that were counted but not timed since the last call of this method, by code."""
         fresh: Counter[int] = Counter()
         for each in every:
             now = each.tallied()
@@ -157,26 +158,26 @@ class Governor:
         return +fresh
 
     def close_block(self, length_ns: int, timed: Counter[int], counted: Counter[int]) -> None:
-        """Keep what a block got done."""
+        """Store the work done in a block."""
         done = dict((timed + counted).most_common(2 * COLUMNS))
         self.blocks.append(Block(length_ns, done, sum(timed.values())))
 
     def begin(self) -> None:
-        """Count blocks from the next one on: in that one all spans are timed, however far they are thinned.
+        """Restart the schedule of blocks: in the next block all spans are timed, even thinned ones.
 
-        Where recording begins late, spans are thinned by then, and a short recording might never see them timed.
+        When a recording begins late (`--after`), spans are already thinned, and a short one might never time them.
         """
         self._origin = self.index + 1
 
     def open_block(self, every: list[Span]) -> bool:
-        """Choose which spans are timed in the next block; say whether that changed."""
+        """Choose which spans are timed in the next block; return whether that changed."""
         self.index += 1
         dense = len(self.blocks) < DENSE_BLOCKS
         since = self.index - self._origin
-        # Never a block in which what is thinned is timed: those numbers are even.
+        # Thinned spans are timed in blocks with even numbers, so calibrate in odd ones.
         calibrate = since % (EVERY_DENSE if dense else EVERY_SPARSE) == 3
         off: set[int] = set()
-        # Steps inside an evaluation are no training: it must be seen, and so must what it is called from.
+        # Always time evaluations and the spans around them, because steps inside an evaluation are not training.
         self._evaluating = {each.code for each in every if each.phase is Phase.EVALUATE}
         for code in self._fine - self._evaluating - self._around:
             thin = self.thinning.get(code, 0)
@@ -194,7 +195,7 @@ class Governor:
         return True
 
     def shed(self, began: Counter[int]) -> None:
-        """Thin at once, and as far as can be, what comes faster than it can be folded."""
+        """Immediately apply maximal thinning to spans that come faster than they can be folded."""
         heavy = {code for code, n in began.items() if 4 * n > began.most_common(1)[0][1]}
         self._fine |= heavy
         self.thinning |= dict.fromkeys(heavy, MAX_THINNING)
@@ -202,12 +203,12 @@ class Governor:
         self._held |= dict.fromkeys(heavy, self.index + self._hold)
 
     def learn(self, rates: Counter[int], mean_ns: dict[int, float], calls: set[tuple[int, int]]) -> None:
-        """Once a second: estimate the cost, and thin what is too fine for the budget.
+        """Estimate the cost of a span, and thin spans that are too frequent for the budget. Called once a second.
 
         Args:
-            rates: Calls a second by code.
+            rates: Calls per second by code.
             mean_ns: Mean duration by code.
-            calls: Which code was seen directly inside which: (outer, inner).
+            calls: Pairs of codes (outer, inner) such that inner occurred directly inside outer.
         """
         fine = {code for code, rate in rates.items() if rate >= RARE_PER_S and mean_ns.get(code, 0.0) < LONG_NS}
         self._fine = set(_spread(dict.fromkeys(fine, 1), calls))
@@ -219,7 +220,7 @@ class Governor:
         self.thinning = _spread(self.thinning, calls)
 
     def _fit_into_budget(self, share: dict[int, float]) -> None:
-        """Thin the dearest by one level if they exceed the budget; else time the cheapest more, if there is room."""
+        """Thin the costliest spans by one level if the budget is exceeded; else time the cheapest more."""
         total, allowed = sum(share.values()), self.budget * SPANS_PART
         exceeded = total > allowed
         for code in sorted(share, key=share.__getitem__, reverse=exceeded):
@@ -235,7 +236,7 @@ class Governor:
 
 
 def _spread(levels: dict[int, int], calls: set[tuple[int, int]]) -> dict[int, int]:
-    """Give each code at least the level of those it is called from.
+    """Raise the level of each code to at least that of its callers.
 
     A span that is timed while its caller is not would appear in the wrong place of the tree.
     """
@@ -251,10 +252,10 @@ def _spread(levels: dict[int, int], calls: set[tuple[int, int]]) -> dict[int, in
 
 
 def estimate(blocks: list[Block], tight_ns: float) -> Cost:
-    """Estimate what a span costs in place, from blocks with and without timed spans.
+    """Estimate the cost of a span between real operations, from blocks with and without timed spans.
 
-    Least squares of the block's length on the counts of the most frequent spans and on the number of timed
-    spans, with blocks that fit badly left out once, combined with the prior from the tight loop.
+    This is a least-squares fit of the block's length to the counts of the most frequent spans and the number of timed
+    spans. It is repeated without the blocks that fit badly, and combined with the prior from the tight loop.
     """
     prior = Cost(IN_PLACE * tight_ns, IN_PLACE_SPREAD * tight_ns)
     if len(blocks) < 20:
@@ -275,7 +276,7 @@ def estimate(blocks: list[Block], tight_ns: float) -> Cost:
 
 
 def _least_squares(work: np.ndarray, length: np.ndarray) -> Cost | None:
-    """Fit twice: the second time without the blocks that the first fit shows to be disturbed."""
+    """Fit twice, the second time without the outliers of the first fit."""
     fitted = _fit(work, length)
     if fitted is None:
         return None
@@ -292,19 +293,19 @@ def _least_squares(work: np.ndarray, length: np.ndarray) -> Cost | None:
 
 
 def _median(values: np.ndarray) -> float:
-    """As `np.median` does, which would import numpy.ma into the training process: 30 ms."""
+    """Return the median. `np.median` would import numpy.ma into the training process, which takes 30 ms."""
     ordered = np.sort(values)
     return float(ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _fit(work: np.ndarray, length: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """Return the weights and the inverse of the squares; None where there are too few blocks of either kind."""
+    """Return the weights and the inverse of the normal matrix; None if there are too few blocks of either kind."""
     if len(work) < work.shape[1] + 10:
         return None
     dark = work[:, -1] < 0.5 * _median(work[:, -1])
     if dark.sum() < 3:
         return None
     squares = work.T @ work
-    # Codes that always go together make the matrix singular; a trace of ridge shares their weight.
+    # Codes that always occur together make the matrix singular; a little ridge regularisation splits their weight.
     inverse = np.linalg.inv(squares + 1e-9 * np.trace(squares) * np.eye(len(squares)))
     return inverse @ (work.T @ length), inverse

@@ -1,4 +1,4 @@
-"""Memory of this process and its device, page faults and waiting for a core: cheap enough to read often."""
+"""Memory of this process and its device, page faults, and time spent waiting for a core. Cheap enough to read often."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class Reading:
 
     rss_bytes: int
     reserved_bytes: int = 0
-    """Allocated, whether in use yet or not: a buffer allocated at the start becomes resident only as it fills."""
+    """Virtual memory, used or not: a buffer allocated at the start becomes resident only as it fills."""
     gpu_bytes: int = 0
     gpu_busy_percent: int = -1
 
 
 class MemoryReader:
-    """Reads resident memory, and the device's where torch has one in use."""
+    """Reads resident memory, and device memory if torch is using a device."""
 
     def __init__(self) -> None:
         self._process = psutil.Process()
@@ -55,7 +55,7 @@ class MemoryReader:
         return int(rss) * self._page, int(reserved) * self._page
 
     def _busy_percent(self) -> int:
-        """Return how busy the device is; -1 if it does not report it, as a slice of a device does not."""
+        """Return the device's utilisation; -1 if it is not reported, as for a slice of a device."""
         try:
             if self._busy_of is None:
                 pynvml = importlib.import_module("pynvml")
@@ -77,7 +77,7 @@ def page_faults() -> tuple[int, int]:
 
 
 def starved_ns() -> int:
-    """Return how long the main thread has been ready to run without a core so far; 0 if the system does not count."""
+    """Return how long the main thread has been ready to run but had no core; 0 if the system does not count this."""
     try:
         with open("/proc/self/schedstat", encoding="ascii") as file:
             return int(file.read().split()[1])
@@ -86,6 +86,6 @@ def starved_ns() -> int:
 
 
 def cuda_in_use() -> ModuleType | None:
-    """Return torch.cuda, once the script has used it; else None."""
+    """Return torch.cuda if the script has used it, else None."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     return cuda if cuda is not None and cuda.is_initialized() else None

@@ -14,7 +14,7 @@ from hotloop.spans.hot_path import Pauses
 
 
 class Vitals:
-    """Reads them, and notes changes in a thread's account, where the fold assigns them to nodes."""
+    """Reads these statistics, and adds changes to a thread's account, so that the fold assigns them to nodes."""
 
     def __init__(self) -> None:
         self.memory = MemoryReader()
@@ -37,7 +37,7 @@ class Vitals:
         return asdict(self.memory.read())
 
     def read_memory(self, at: int, account: Account) -> None:
-        """Note how much memory has grown since the last call."""
+        """Add the growth of memory since the last call."""
         reading = self.memory.read()
         account.rises.append((at, reading.rss_bytes - self._rss, reading.rss_bytes, reading.gpu_bytes))
         self._rss = reading.rss_bytes
@@ -48,7 +48,7 @@ class Vitals:
         account.bumps += [(at, code, n, 0) for at, code, n in bumps]
 
     def read_device(self) -> None:
-        """Collect the device time of spans that the device has finished, once the script uses one."""
+        """Collect the device time of spans that the device has finished, if the script uses a device."""
         if self._device is None and (cuda := cuda_in_use()) is not None:
             self._device = DeviceClock(lambda: cuda.Event(enable_timing=True))
             registry.use_device(self._device)
@@ -56,7 +56,7 @@ class Vitals:
             self.device_ns.update(self._device.poll())
 
     def totals(self) -> dict[str, int]:
-        """Return totals since the process started; a window's row has differences of them."""
+        """Return totals since the process started. A window's row contains their differences."""
         minor, major = page_faults()
         return {
             "cpu_ns": process_cpu_ns(),

@@ -1,4 +1,4 @@
-"""Run somebody's script or module, unmodified, with recording on.
+"""Runs an unmodified script or module with recording on.
 
 `hotloop run` claims the run directory, then replaces itself with `python script.py`. In that interpreter
 `startup/sitecustomize.py` calls `begin`, which starts the recorder just before Python runs the script.
@@ -26,7 +26,7 @@ START_VARIABLE = "HOTLOOP_START"
 STARTUP = Path(__file__).with_name("startup")
 PACKAGE = Path(hotloop.__file__).parents[1]
 ISOLATING = frozenset("IESPs")
-"""Flags by which an installer isolates the interpreter of `hotloop`. They are not meant for the script."""
+"""Flags with which an installer may isolate the interpreter of `hotloop`. They must not reach the script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class ScriptOptions:
 
 
 def claim_run(options: ScriptOptions) -> Path | None:
-    """Create the run directory of a script; None, with a message, where it cannot be written.
+    """Create the run directory of a script and return it. If it cannot be written, print a message and return None.
 
     Raises:
         ScriptNotFound: There is no such script or module.
-        HotloopError: There is something in the directory.
+        HotloopError: The directory is not empty.
     """
     from hotloop.profiling.recorder.manifest import claim, describe_run
     from hotloop.run_directory import default_path
@@ -57,12 +57,12 @@ def claim_run(options: ScriptOptions) -> Path | None:
     try:
         return claim(options.out, manifest, [name])
     except OSError as error:
-        notice(f"cannot write to {options.out or default_path([name])} ({error}): the script runs unrecorded")
+        notice(f"cannot write to {options.out or default_path([name])} ({error}): the script runs without recording")
         return None
 
 
 def run_script(options: ScriptOptions, path: Path | None) -> NoReturn:
-    """Replace this process with Python running the script, recorded into a directory if there is one."""
+    """Replace this process with Python running the script, recorded into `path` if that is not None."""
     before_target = ["-m"] if options.is_module else ["--"] if options.target.startswith("-") else []
     words = [*before_target, options.target, *options.args]
     environment = dict(os.environ)
@@ -102,8 +102,8 @@ def begin(settings: dict[str, Any], before: set[str]) -> None:
     """Start the recorder of a script that Python is about to run.
 
     Args:
-        settings: As `run_script` gave them.
-        before: Names of the modules that were imported without the recorder.
+        settings: From `run_script`, through the environment variable START_VARIABLE.
+        before: Names of the modules that were imported before the recorder.
     """
     keep_to_descriptor()
     script = settings["script"]
@@ -118,7 +118,7 @@ def begin(settings: dict[str, Any], before: set[str]) -> None:
 
 @contextmanager
 def _silent_warnings() -> Iterator[None]:
-    """Ignore warnings, also where they are errors; filters that imports add stay, as when the script imports them."""
+    """Ignore warnings, even if they are set to raise errors. Keep filters that imports add, as in a script."""
     import warnings
 
     ignore = ("ignore", None, Warning, None, 0)
@@ -133,7 +133,7 @@ def _silent_warnings() -> Iterator[None]:
 
 @contextmanager
 def _thread_settings(script: str | None) -> Iterator[None]:
-    """Apply what the script sets for numpy's threads, while the recorder imports numpy ahead of it."""
+    """Apply the script's own settings of numpy's threads, because the recorder imports numpy before the script does."""
     from hotloop.profiling.recorder.script_threads import settings_of
 
     before = dict(os.environ)
@@ -147,7 +147,7 @@ def _thread_settings(script: str | None) -> Iterator[None]:
 
 
 def _give_way(imported: set[str], folder: str) -> None:
-    """Forget modules that the recorder imported and the script has of its own, so that `import` finds the script's."""
+    """Unload modules that the script's folder has, too, so that the script imports its own and not the recorder's."""
     for name in {each.partition(".")[0] for each in imported} - {"hotloop"}:
         spec = PathFinder.find_spec(name, [folder])
         if spec is not None and spec.origin is not None:
@@ -156,8 +156,8 @@ def _give_way(imported: set[str], folder: str) -> None:
 
 
 def _folder_of(script: str) -> str:
-    """Return what Python makes the first entry of `sys.path`."""
-    # A pipe is not looked into: what is read here, Python cannot read again.
+    """Return the first entry of `sys.path` under which Python will run the script."""
+    # Do not open a pipe: Python could not read its content again.
     archive = os.path.isdir(script) or (os.path.isfile(script) and zipfile.is_zipfile(script))
     return script if archive else os.path.dirname(os.path.realpath(script))
 

@@ -19,7 +19,7 @@ VARIABLES = frozenset(
 def settings_of(path: str) -> dict[str, str]:
     """Return the values of these variables that a script sets in plain statements at its top level."""
     if not os.path.isfile(path):
-        return {}  # A pipe can be read only once.
+        return {}  # Do not read a pipe: that is possible only once.
     try:
         with open(path, "rb") as file:
             statements = ast.parse(file.read()).body
@@ -33,7 +33,7 @@ def settings_of(path: str) -> dict[str, str]:
 
 
 def _settings(statements: list[ast.stmt]) -> Iterator[tuple[str, str, bool]]:
-    """Yield names and values assigned to the environment, and whether only if not set yet."""
+    """Yield (name, value, only if not set yet) for each assignment to the environment."""
     for each in statements:
         match each:
             case ast.Assign([ast.Subscript(place, ast.Constant(str(name)))], ast.Constant(str(value))):

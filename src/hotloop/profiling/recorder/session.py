@@ -1,8 +1,8 @@
 """A recording of this process and of the processes it starts, into one run directory.
 
-The main process claims the directory. A process that is forked, spawned or comes from a fork server records itself
-beside the others. All share one monotonic clock; each process also notes what wall-clock time its start was, for
-systems where that clock is not shared.
+The main process claims the directory. Processes that are forked, spawned or started by a fork server record themselves
+into the same directory. All share one monotonic clock. Each process also stores the wall-clock time of its start, for
+systems on which the monotonic clock is not shared.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class Session:
     """One process's part of a run. Use `record()`; this is what it returns.
 
     Args:
-        path: The run directory, which exists.
+        path: The run directory, which must exist.
         options: What to record, and at what cost.
         modules: Levels of nested torch module calls that hooks time; None for no hooks at all.
-        main: Whether this is the process that the run began in.
+        main: Whether this is the main process of the run.
     """
 
     def __init__(self, path: Path, options: RecordOptions, modules: int | None, main: bool = True) -> None:
@@ -58,7 +58,7 @@ class Session:
         self.options = options
         self.main = main
         self.announced_as = ""
-        """How the user calls the run directory, if a message at the end of the process is to name it."""
+        """The run directory as the user wrote it, for the message at the end of the process; empty for no message."""
         self.recorder: Recorder | None = None
         self._modules = modules
         self._hook_state: HookState | None = None
@@ -66,13 +66,13 @@ class Session:
         self._undo: list[Callable[[], None]] = []
 
     def start(self) -> None:
-        """Begin to record, or say why not and do nothing."""
+        """Start to record. If that is not possible, only print the reason."""
         atexit.register(self._stop_at_exit)
         folder = self.path / f"{os.getpid()}-{now_ns() % 10**9:09d}"
         try:
             self.recorder = Recorder(folder, self.options, self.main)
         except OSError as error:
-            notice(f"cannot write to {self.path} ({error}): training goes on unrecorded")
+            notice(f"cannot write to {self.path} ({error}): training continues without recording")
             return
         if self._modules is not None:
             self._install_hooks(self._modules, self.recorder)
@@ -99,7 +99,7 @@ class Session:
         self._undo.append(install(state))
 
     def _follow_children(self) -> None:
-        """Have processes that start from here on record themselves into the same run."""
+        """Make processes that start from now on record themselves into the same run."""
         settings = Settings(str(self.path), self.options, self._modules)
         registry.child_program = settings.program()
         self._undo += [follow_spawned(settings), _forget_children]
@@ -108,14 +108,14 @@ class Session:
             _current.at_fork_registered = True
 
     def flush(self) -> bool:
-        """Write all that was recorded until now; return False while a closer look has paused the recording."""
+        """Write everything recorded so far; return False while a deep sample has paused the recording."""
         return self.recorder is None or self.recorder.flush()
 
     def stop(self, exit_code: int = 0) -> None:
         """Stop recording and complete the run's files. Safe to call twice.
 
         Args:
-            exit_code: How the program that was recorded ended: 0 well, 130 by Ctrl-C, else by an error.
+            exit_code: Exit code of the recorded program: 0 for success, 130 after Ctrl-C, others for an error.
         """
         atexit.unregister(self._stop_at_exit)
         if _current.session is self:
@@ -126,16 +126,16 @@ class Session:
         if recorder is None:
             return
         recorder.stop()
-        # A failure was reported when it happened, and a manifest that could not be completed just now.
+        # A failure of the recorder or of completing the manifest has been reported already.
         completed = self.main and self._finish_manifest(exit_code, recorder.failure) and not recorder.failure
         if completed and self.announced_as:
             notice(f"recorded {self.announced_as}. Next: hotloop explain {shlex.quote(self.announced_as)}")
 
     def _stop_at_exit(self) -> None:
-        # Python keeps here the error that ended a script. A console keeps any error there that it has shown.
+        # `sys.last_value` is the error that ended the script. In a console it is the last error shown: ignore it there.
         try:
             self.stop(0 if hasattr(sys, "ps1") else exit_code_of(getattr(sys, "last_value", None)))
-        except Exception as error:  # By now a script may have replaced or cleared anything that this needs.
+        except Exception as error:  # At exit, the script may have replaced or cleared anything that this needs.
             notice(f"could not complete {self.path}: {error!r}")
 
     def _finish_manifest(self, exit_code: int, failure: str) -> bool:
@@ -159,7 +159,7 @@ class Session:
         return True
 
     def abandon(self) -> None:
-        """In a forked child: forget the parent's recorder without touching its files."""
+        """In a forked child: drop the parent's recorder without touching its files."""
         self.recorder = None
         self._undo.clear()
         atexit.unregister(self._stop_at_exit)
@@ -180,15 +180,15 @@ def record(
     command: list[str] | None = None,
     counts_before: Mapping[str, int] | None = None,
 ) -> Session:
-    """Record from here on, until the returned session is stopped or its `with` block is left.
+    """Record from now on, until the returned session is stopped or its `with` block ends.
 
     Args:
         path: The run directory; `runs/<time>-<name>` if not given. Must be new or empty.
         options: What to record, and at what cost.
-        hooks: Also time what Gymnasium, torch and other libraries do, without a change to the script.
-        config: The run's configuration, kept in its manifest (what looks secret is not).
-        command: The command line to note, if it is not this process's own.
-        counts_before: What a training that is resumed here had counted, by counter: `env_steps`, `updates`, ...
+        hooks: Also time calls of Gymnasium, torch and other libraries, without a change to the script.
+        config: The run's configuration, stored in its manifest, with secrets redacted.
+        command: The command line to store, if it is not this process's own.
+        counts_before: Counts of the run that this one resumes, by counter: `env_steps`, `updates`, ...
     """
     if _current.session is not None:
         raise HotloopError(f"already recording into {_current.session.path}: stop it before starting another")
@@ -200,7 +200,7 @@ def record(
         target = claim(path, manifest, words)
     except OSError as error:
         where = Path(path) if path is not None else default_path(words)
-        notice(f"cannot write to {where} ({error}): training goes on unrecorded")
+        notice(f"cannot write to {where} ({error}): training continues without recording")
         return Session(where.absolute(), chosen, modules)
     session = Session(target, chosen, modules)
     session.start()
@@ -208,13 +208,13 @@ def record(
 
 
 def record_child(settings: Settings) -> None:
-    """Record a child process of a recorded one, if its run directory is still there."""
+    """Record this child of a recorded process, if the run directory still exists."""
     if _current.session is None and Path(settings.path).is_dir():
         Session(Path(settings.path), settings.options, settings.modules, main=False).start()
 
 
 def current_path() -> Path | None:
-    """Return the run directory that this process records into now."""
+    """Return the run directory into which this process is recording, or None."""
     return _current.session.path if _current.session is not None else None
 
 

@@ -1,4 +1,4 @@
-"""What the numbers of a call tree stand for."""
+"""Describes the nodes of a call tree, for `names.jsonl`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The windows of a recording: its rows are totals of one window each, a second or longer."""
+"""The windows of a recording. Each row of its tables is a total over one window of a second or more."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hotloop.profiling.recorder.process_stats import Vitals
 from hotloop.profiling.recorder.writer import Write, write_window
 
 WINDOWS_BEFORE_DOUBLING = 600
-"""From then on windows are twice as long, so that the files of a long run stay small."""
+"""After this many windows, their length doubles, so that the files of a long run stay small."""
 
 
 class Windows:
@@ -28,12 +28,12 @@ class Windows:
         return at - self._start_ns >= self._length_ns
 
     def restart(self, at: int, background_ns: int) -> None:
-        """Let the current window begin now."""
+        """Start the current window now."""
         self._start_ns = at
         self._process_marks = self._marks(background_ns)
 
     def write(self, at: int, write: Write, accounts: list[Account], background_ns: int) -> None:
-        """Write the totals of the current window up to a moment."""
+        """Write the totals of the current window up to a time."""
         marks = self._marks(background_ns)
         memory = {name: marks[name] - self._process_marks[name] for name in marks} | self._vitals.memory_now()
         memory |= {"window": self.index, "start_ns": self._start_ns, "end_ns": at}

@@ -1,4 +1,4 @@
-"""Measures what the hooks' wrappers cost in addition to their spans, in a tight loop: the least that they can cost.
+"""Measures what the hooks' wrappers cost in addition to their spans, in a tight loop. This is a lower bound.
 
 The wrapper of module calls is measured with torch itself, once the script has imported it.
 """
@@ -31,7 +31,7 @@ class _Env:
 
 
 def measure_wrappers(state: HookState, rounds: int = 400) -> None:
-    """Measure what the wrappers that need no library add to a call."""
+    """Measure the time that wrappers add to a call, for those that need no library."""
     spans, counted = SpansByType(_Env, "step", Phase.ENV), SpansByType(_Env, "step", Phase.ENV)
     spans[_Env] = idle = Span("idle", Phase.ENV, 1)
     counted[_Env] = probe = Span("probe", Phase.ENV, 1)
@@ -51,7 +51,7 @@ def measure_wrappers(state: HookState, rounds: int = 400) -> None:
 
 
 def measure_modules(torch: ModuleType, state: HookState, rounds: int = 200) -> None:
-    """Measure what the wrapper of module calls adds around a span and takes within it."""
+    """Measure the time that the wrapper of module calls adds around its span and within it."""
     module, given = torch.nn.Identity(), torch.empty(1)
     plain = torch.nn.Module._wrapped_call_impl
     idle = Span("idle", Phase.FORWARD, 1)
@@ -78,7 +78,7 @@ def measure_modules(torch: ModuleType, state: HookState, rounds: int = 200) -> N
 
 
 def _with_ns(idle: Span, rounds: int) -> float:
-    """Return what a span that does nothing adds to a function: part of the cost of a span, not of a wrapper."""
+    """Return the time of a `with` statement over an inactive span: part of the span's cost, not of the wrapper's."""
 
     def enter(each: Span) -> None:
         with each:
@@ -104,7 +104,7 @@ def _least_ns(calls: list[tuple], rounds: int) -> list[float]:
 
 
 def on_torch(torch: ModuleType, patches: Patches, state: HookState) -> None:
-    """Measure the cost of torch's hooks, before the script makes its first network."""
+    """Measure the cost of the hooks for torch when torch is imported, before the script creates a network."""
     measure_modules(torch, state)
 
 

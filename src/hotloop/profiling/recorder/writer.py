@@ -1,4 +1,4 @@
-"""From accounts to files: names, windows, totals and state, in the tables of `trace.stream_store`."""
+"""Writes accounts to files: names, windows, totals and state, in the tables of `trace.stream_store`."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class Writer:
         self._has_tails = True
 
     def drop_tails(self) -> None:
-        """Remove these rows, once the window is complete."""
+        """Remove the rows that `tail` wrote, when the window is complete."""
         for table in WINDOWED if self._has_tails else ():
             self.files.drop(f"{table}.tail.arrow")
         self._has_tails = False
 
     def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Json]]) -> None:
-        """Write new names. Must come before the rows that refer to them."""
+        """Write new names. Call this before writing rows that refer to them."""
         self.files.create()
         every, counters = registry.known_spans(), list(registry.known_counters().items())
         entries: list[dict[str, Json]] = [
@@ -65,11 +65,11 @@ class Writer:
                 entries.append(thread | {"main": account is main})
             entries += node_entries(account, every)
             account.named = len(account.tree.keys)
-        # The text of a frame is a line of code: it was redacted by other rules, which keep its columns.
+        # The text of a frame is a line of code, which has already been redacted in a way that preserves its columns.
         self.files.add_names([redacted_strings(each, keep=frozenset({"text"})) for each in entries + fresh])
 
     def keeps_raw(self, window: int, options: RecordOptions) -> bool:
-        """Return whether to keep the single calls of a window: of the first windows, and of some later ones."""
+        """Return whether to keep the single calls of a window: those of the first windows and of some later ones."""
         chosen = window < options.raw_windows + 1 or (window & (window - 1)) == 0
         return chosen and self.files.size_of("raw") < options.raw_bytes
 
@@ -79,14 +79,14 @@ class Writer:
         self.raw_waiting += len(done.done_node)
 
     def raw(self) -> None:
-        """Append the single calls that were kept. Write their names first."""
+        """Append the kept single calls to the file. Call `names` first."""
         for index, node, start, end in self._raw:
             thread = np.full(len(node), index)
             self.files.append("raw", {"thread": thread, "node": node, "start_ns": start, "end_ns": end})
         self.drop_raw()
 
     def drop_raw(self) -> None:
-        """Drop the single calls that were kept."""
+        """Discard the kept single calls."""
         self._raw.clear()
         self.raw_waiting = 0
 
@@ -118,13 +118,13 @@ def write_window(
     seen: tuple[Counter[int], Counter[int], Counter[int]],
     memory: dict[str, int],
 ) -> None:
-    """Write all that was measured in a window.
+    """Write everything measured in a window.
 
     Args:
         write: Appends to a table, or replaces its tail.
         window: Number of the window.
         accounts: The threads.
-        seen: By span code: calls timed, calls only counted, device time in ns.
+        seen: By span code: timed calls, calls that were only counted, device time in ns.
         memory: The window's row of the memory table.
     """
     rows = [account.window_rows(window) for account in accounts]

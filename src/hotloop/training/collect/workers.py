@@ -289,7 +289,7 @@ class Workers:
         self._missing[number] = 0
 
     def _raise_limits(self) -> None:
-        """Allow workers to go on up to the requested steps, plus `ahead`."""
+        """Allow workers to continue up to the requested steps, plus `ahead`."""
         lanes = len(self._made)
         rounds = -(-self._requested // lanes)
         self._control.limits[:] = rounds * np.diff(self._firsts)

@@ -41,7 +41,7 @@ class WandbRun(Protocol):
 
 
 class Scalars:
-    """Writes rows of named numbers. A new name becomes a new column of the CSV file.
+    """Writes rows of named numbers. A new name adds a column to the CSV file.
 
     A row that cannot be written is skipped with a warning, and the next one is tried.
 

@@ -120,7 +120,7 @@ def test_a_place_that_cannot_be_written_is_one_line_and_not_an_error(tmp_path, c
             work()
             assert not registry.recording()
     said = capsys.readouterr().err
-    assert said.count("\n") == 1 and "training goes on unrecorded" in said
+    assert said.count("\n") == 1 and "training continues without recording" in said
     with record(tmp_path / "after"):
         work()
     assert load(tmp_path / "after").main.counts["session_counted"] == 40
@@ -182,7 +182,7 @@ def test_a_directory_that_a_full_disk_leaves_without_a_manifest_is_removed(tmp_p
                 pass
     assert [path.name for path in tmp_path.iterdir()] == ["there"]
     assert not any((tmp_path / "there").iterdir())
-    assert capsys.readouterr().err.count("training goes on unrecorded") == 2
+    assert capsys.readouterr().err.count("training continues without recording") == 2
 
 
 def test_a_path_that_cannot_be_one_is_refused_in_one_line():

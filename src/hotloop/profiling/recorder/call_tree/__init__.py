@@ -1,1 +1,1 @@
-"""Call trees: the events of each thread, folded into who called whom, how often and for how long."""
+"""Call trees: from each thread's events to call paths, numbers of calls and times."""

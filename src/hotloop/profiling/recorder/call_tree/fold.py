@@ -1,9 +1,9 @@
-"""Fold a thread's raw events into its call tree: who called whom, how often, how long, self and total.
+"""Folds a thread's raw events into its call tree: calls, total time and self time of each call path.
 
-A segment is a stretch of time between two folds. It is closed in time: spans still open at its end are cut there
-and go on in the next one, so the self times of a segment add up exactly to its length. `calls`, shortest, longest
-and the histogram know whole calls only, when they end. The work itself is done in C (`_fold.c`),
-or in numpy (`fold_reference`).
+A segment is the time between two folds. Spans that are still open at its end are cut there and continue in the
+next segment, so the self times of a segment add up exactly to its length. Calls are counted when they end, and only
+whole calls enter the minimum, the maximum and the histogram. The work itself is done in C (`_fold.c`) or in numpy
+(`fold_reference`).
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ def fold(
 
     Args:
         events: `[n, 2]` pairs (code, ns) or (counter code, amount), in the order of the thread.
-        opened: What is open at the segment's begin, outermost first; the root is always there.
-        ends: Begin and end of the segment in ns.
+        opened: Spans that are open at the segment's beginning, outermost first. The first one is the root.
+        ends: Beginning and end of the segment in ns.
         codes: Properties of the span codes.
-        tree: The thread's call tree, extended by new paths.
-        dark: Whether some spans were switched off, so that gaps between spans mean nothing.
+        tree: The thread's call tree. New paths are added to it.
+        dark: Whether some spans were not timed, so that the siblings of a gap are unknown.
     """
     work = _fold_in_c if tree.places is not None else fold_reference.fold
     done = work(events, opened, ends, codes, tree, dark)
@@ -49,7 +49,7 @@ def fold(
 def _fold_in_c(
     events: Ints, opened: tuple[OpenSpan, ...], ends: tuple[int, int], codes: Codes, tree: Tree, dark: bool
 ) -> Folded | None:
-    """Fold, or return None where an end has no begin."""
+    """Fold, or return None if an end has no begin."""
     before = tuple((each.node, each.start_ns, each.last_child, each.code) for each in opened)
     assert tree.places is not None
     made = tree.places.fold(np.ascontiguousarray(events), before, *ends, codes.flags, dark, COUNTER_BASE)
@@ -83,15 +83,15 @@ def _rows(packed: bytes) -> Ints:
 
 
 def time_before(events: Ints, end: int) -> int:
-    """Return the time of the last event before `end` that has one, 0 if none has: what is only counted has none."""
+    """Return the time of the last span event before index `end`, 0 if there is none. Counter events have no time."""
     timed = events[:end][events[:end, 0] < COUNTER_BASE, 1]
     return int(timed[-1]) if len(timed) else 0
 
 
 def first_step(events: Ints, counter: int, codes: Codes) -> int | None:
-    """Return the event with which the first counted environment step begins, or None if none was counted.
+    """Return the index of the event that begins the first counted environment step, or None if none was counted.
 
-    It is the begin of the outermost environment span that is open there, or of the last one before it.
+    This is the beginning of the outermost environment span that is open at the count, or of the last one before it.
     """
     code = events[:, 0]
     counted = np.flatnonzero(code == counter)
@@ -110,14 +110,14 @@ def first_step(events: Ints, counter: int, codes: Codes) -> int | None:
 
 
 def _mend(events: Ints, open_codes: list[int]) -> Ints:
-    """Drop what cannot be placed. It is rare: `with` gives each begin its end, but a suspended generator crosses.
+    """Make begins and ends match. They usually do, but spans of a suspended generator may overlap others.
 
-    An end without a begin is of a span that began unseen: what it contained is dropped with it, for its place in
-    the tree is not known. What an outer span's end has left open ends there.
+    An end without a begin belongs to a span whose begin was not recorded. It is dropped, and so is everything inside
+    that span, because its place in the tree is unknown. A span that is still open when an outer one ends, ends there.
     """
     stack = list(open_codes)
     mended: list[tuple[int, int]] = []
-    # How many of the spans that were open before still are, and where in `mended` the last of the others ended.
+    # The number of spans from `open_codes` that are still open, and the index in `mended` at which the last one ended.
     still, since = len(stack), 0
     forced: Counter[int] = Counter()
     for code, value in events.tolist():
@@ -135,7 +135,7 @@ def _mend(events: Ints, open_codes: list[int]) -> Ints:
             if len(stack) < still:
                 still, since = len(stack), len(mended)
         elif forced[-code]:
-            # The late end of a span that did not end before the one around it, as a suspended generator's.
+            # The late end of a span that was ended together with an outer one, such as a suspended generator's.
             forced[-code] -= 1
         elif len(stack) == still:
             mended[since:] = [each for each in mended[since:] if each[0] >= COUNTER_BASE]

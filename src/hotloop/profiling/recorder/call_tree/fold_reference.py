@@ -1,4 +1,4 @@
-"""The fold in numpy: what `_fold.c` does, where there is no C compiler, and what its results are held against.
+"""The fold in numpy. It is used if `_fold.c` was not built, and is the reference for its tests.
 
 Everything is vectorised over the events of one segment, because it runs in a background thread that shares the
 interpreter with the training loop.
@@ -19,39 +19,40 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """One segment, folded."""
+    """The result of folding a segment."""
 
     node: Ints
     total_ns: Ints
     self_ns: Ints
-    """Per node seen (`node`): time in it and in it alone, within the segment."""
+    """One entry per node that occurred (`node`): its total time and self time within the segment."""
     done_node: Ints
     done_start: Ints
     done_end: Ints
-    """Per whole call that ended in the segment."""
+    """One entry per whole call that ended in the segment."""
     counter_node: Ints
     counter_code: Ints
     counter_amount: Ints
     at_ns: Ints
     inner: Ints
-    """The innermost node from each event on: at t it is `inner[searchsorted(at_ns, t, 'right') - 1]`."""
+    """The innermost node after each event: at time t it is `inner[searchsorted(at_ns, t, 'right') - 1]`."""
     still_open: tuple[OpenSpan, ...]
     done_packed: bytes = b""
-    """`done_*` as rows, where C made them."""
+    """`done_*` as rows, if C made them."""
 
 
 def fold(
     events: Ints, opened: tuple[OpenSpan, ...], ends: tuple[int, int], codes: Codes, tree: Tree, dark: bool
 ) -> Folded | None:
-    """Fold, or return None where an end has no begin. The arguments are those of `fold.fold`."""
+    """Fold, or return None if an end has no begin. The arguments are those of `fold.fold`."""
     segment = _Segment(events, [each.code for each in opened], ends)
     return _Shape.of(segment, opened, codes, tree, dark).folded() if segment.balanced() else None
 
 
 class _Segment:
-    """Events with what was open before prepended and what is open after appended, matched into spans.
+    """The events of a segment, matched into spans.
 
-    Spans are numbered by level, then time, so the spans of one level are a contiguous range.
+    Begins of the spans that were open before are prepended, and ends of those still open are appended. Spans are
+    numbered by level, then time, so the spans of one level are a contiguous range.
     """
 
     def __init__(self, events: Ints, open_codes: list[int], ends: tuple[int, int]) -> None:
@@ -67,7 +68,7 @@ class _Segment:
         self.at = np.concatenate(
             [np.full(before, begin_ns), np.clip(plain[:, 1], begin_ns, end_ns), np.full(after, end_ns)]
         )
-        # A counter has no time: it belongs where the event before it left the thread.
+        # A counter event has no time: it belongs to the innermost span after the event before it.
         self.counters = events[is_counter]
         self.counter_at = before + np.cumsum(~is_counter)[is_counter] - 1
         level = np.cumsum(self.sign)
@@ -78,7 +79,7 @@ class _Segment:
         self.begin, self.end = order[0:even:2], order[1:even:2]
 
     def balanced(self) -> bool:
-        """Say whether each begin has its own end: not so around spans that were switched off and on."""
+        """Return whether each begin has its own end. This may not hold when spans were switched off and on."""
         if len(self.sign) % 2 or (self.level < 1).any():
             return False
         ends = self.code[self.end]
@@ -124,26 +125,26 @@ class _Shape:
         return shape
 
     def _variants(self) -> Ints:
-        """Tell network calls that acted from those that learned, by what came after them."""
+        """Distinguish network calls for acting from those for learning, by the span that follows them."""
         segment, codes, tree = self.segment, self.codes, self.tree
         code = segment.code[segment.begin]
         variant = 2 * code
-        asked = np.flatnonzero(codes.network[code])
-        if len(asked):
+        networks = np.flatnonzero(codes.network[code])
+        if len(networks):
             begins = np.sort(segment.begin)
             decisive = begins[codes.decisive[segment.code[begins]]]
-            sequel = np.searchsorted(decisive, segment.begin[asked], side="right")
-            known = sequel < len(decisive)
-            acts = np.zeros(len(asked), np.bool_)
-            acts[known] = codes.env[segment.code[decisive[sequel[known]]]]
-            acts[~known] = [tree.acting.get(int(c), False) for c in code[asked[~known]]]
-            variant[asked] += acts
-            for each in np.unique(code[asked]):
-                tree.acting[int(each)] = bool(acts[code[asked] == each][-1])
+            following = np.searchsorted(decisive, segment.begin[networks], side="right")
+            known = following < len(decisive)
+            acts = np.zeros(len(networks), np.bool_)
+            acts[known] = codes.env[segment.code[decisive[following[known]]]]
+            acts[~known] = [tree.acting.get(int(c), False) for c in code[networks[~known]]]
+            variant[networks] += acts
+            for each in np.unique(code[networks]):
+                tree.acting[int(each)] = bool(acts[code[networks] == each][-1])
         return variant
 
     def _name(self, here: slice, parent_node: Ints) -> None:
-        """Give the spans of a level their nodes. The first ones of a level may be known from before."""
+        """Find the nodes of the spans of a level. The node of a level's first span may be known from `opened`."""
         keys = (parent_node << 32) | self.variant[here]
         unique, inverse = np.unique(keys, return_inverse=True)
         ids = np.array(
@@ -157,7 +158,7 @@ class _Shape:
         self.inner[self.segment.begin[here]] = self.node[here]
 
     def _descend(self, above: slice, here: slice) -> None:
-        """Join the spans of a level to their parents in the level above, and name the gaps between them."""
+        """Find the parents of the spans of a level in the level above, and the nodes of the gaps between them."""
         begin, end, at = self.segment.begin, self.segment.end, self.segment.at
         parent = above.start + np.searchsorted(begin[above], begin[here], side="right") - 1
         self.parent[here] = parent
@@ -170,7 +171,7 @@ class _Shape:
         carried = np.array([EDGE])
         if (depth := int(self.segment.level[begin[here.start]]) - 2) < len(self.opened):
             carried = np.array([self.opened[depth].last_child])
-        # The sibling before; where there is none, what the container's last segment ended with.
+        # The previous sibling; if there is none in this segment, the container's last child in the segment before.
         before = np.concatenate([carried, variant[:-1]])
         before[first] = np.where(parent[first] == above.start, carried, EDGE)
         since = np.concatenate([end[here][:1], end[here][:-1]])
@@ -185,14 +186,14 @@ class _Shape:
             self._unfinished_gap(int(self.node[parent[i]]), int(variant[i]), int(end[here][i]), int(rest[i]))
 
     def _gaps(self, wanted: NDArray[np.bool_], key: tuple[Ints, Ints, Ints], since: Ints, gap: Ints) -> None:
-        """Add gaps: `since` is the event from which on the thread was in the gap."""
+        """Add gaps. `since` is the index of the event at which each gap began."""
         wanted = wanted & (gap > 0)
         if not wanted.any():
             return
         parent, before, variant = (each[wanted] for each in key)
         if self.dark:
             before, variant = np.full_like(before, DARK), np.full_like(variant, EDGE)
-        # One sortable integer a gap: parent below 2^13, variants below 2^24, `before` shifted over DARK = -1.
+        # One sortable integer per gap: parent below 2^13, variants below 2^24; `before` + 1, because DARK is -1.
         unique, inverse = np.unique((parent << 48) | ((before + 1) << 24) | variant, return_inverse=True)
         ids = np.empty(len(unique), np.int64)
         for i, key_of in enumerate(unique.tolist()):
@@ -200,14 +201,14 @@ class _Shape:
             ids[i] = self.tree.intern(NodeKey(p, "gap", v, b))
             self.tree.gap_after[p, b] = int(ids[i])
         node = ids[inverse]
-        # A tree that is full has no node for it: the time stays the container's own.
+        # If the tree is full, a gap has no node, and its time remains self time of the container.
         placed = node != ROOT
         self.gap_node.append(node[placed])
         self.gap_ns.append(gap[wanted][placed])
         self.inner[since[wanted][placed]] = node[placed]
 
     def _unfinished_gap(self, parent: int, before: int, since: int, gap: int) -> None:
-        """Add a gap that the segment's end cuts: it is taken for the one that followed this sibling last time."""
+        """Add a gap that the end of the segment cuts: assume the gap that followed this sibling last time."""
         if gap <= 0:
             return
         before = DARK if self.dark else before
@@ -221,10 +222,10 @@ class _Shape:
         self.inner[since] = node
 
     def _childless_gaps(self) -> None:
-        """A container in which nothing began in this segment is still in the gap it was in."""
+        """Add the gaps of containers in which nothing began: each is still in the gap of the segment before."""
         has_child = np.bincount(self.parent[1:], minlength=len(self.node)) > 0
         if self.dark:
-            # What a container called was switched off: its time is not its own.
+            # The spans inside this container were not timed, so its time is not self time.
             begin = self.segment.begin
             empty = np.flatnonzero(~has_child & self.codes.container[self.segment.code[begin]])
             nothing = np.full(len(empty), EDGE)
@@ -243,14 +244,14 @@ class _Shape:
         return int(np.searchsorted(self.segment.level[self.segment.begin], level))
 
     def folded(self) -> Folded:
-        """Sum up by node."""
+        """Sum the times by node."""
         segment = self.segment
         gap_node = np.concatenate([*self.gap_node, np.empty(0, np.int64)])
         gap_ns = np.concatenate([*self.gap_ns, np.empty(0, np.int64)])
         size = len(self.tree.keys)
         span_total = np.bincount(self.node, self.duration, size)
         span_self = np.bincount(self.node, self.duration - self.inside, size)
-        # Spans for which a full tree had no node count as the root's own time, and not twice as its total.
+        # If the tree is full, further spans are the root's self time. They must not add to its total a second time.
         span_total[ROOT] = self.duration[0]
         in_gaps = np.bincount(gap_node, gap_ns, size)
         if len(gap_node):

@@ -1,7 +1,7 @@
-"""A thread's account: its call tree, and what was measured in each node, now and in all.
+"""A thread's account: its call tree, and what was measured in each node, in the current window and in total.
 
-Sizes are fixed by the number of nodes, not by the number of calls: durations go into a histogram of eight
-buckets an octave (percentiles are right to 5 %), and everything else is a sum.
+Its size depends on the number of nodes, not on the number of calls: durations go into a histogram with eight
+buckets per octave (percentiles are accurate to 5 %), and everything else is a sum.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SAMPLE_SUMS = ("n", "wall_ns", "cpu_ns", "gc_ns", "wait_ns", "io_ns", "starved_n
 
 
 class Account:
-    """One thread of this process."""
+    """The call tree and measurements of one thread of this process."""
 
     def __init__(self, index: int, ident: int, name: str, since_ns: int) -> None:
         self.index = index
@@ -55,7 +55,7 @@ class Account:
         self.named = 0
 
     def drain(self) -> Ints:
-        """Take what the thread has written since the last time."""
+        """Remove the thread's new events from its log, keep them in `pending`, and return them."""
         if self.log is None or not len(self.log):
             return NOTHING
         taken = np.frombuffer(self.log.take(), np.int64).reshape(-1, 2)
@@ -64,10 +64,10 @@ class Account:
         return taken
 
     def take_pending(self, until_ns: int) -> Ints:
-        """Return the drained events up to a moment as `[n, 2]`. Later ones wait, for they belong to the next fold."""
+        """Remove and return the drained events up to a time, `[n, 2]`. Later ones are kept for the next fold."""
         events = self.pending[0] if len(self.pending) == 1 else np.concatenate([*self.pending, NOTHING])
         if len(events) and events[-1, 0] < COUNTER_BASE and events[-1, 1] <= until_ns:
-            # Nothing is late where the last is not.
+            # If the last event is not late, none is.
             self.pending, self.pending_events = [], 0
             return events
         late = np.flatnonzero((events[:, 0] < COUNTER_BASE) & (events[:, 1] > until_ns))
@@ -76,7 +76,7 @@ class Account:
         return events[:cut]
 
     def fold(self, events: Ints, until_ns: int, codes: Codes, dark: bool) -> Folded:
-        """Fold events into the account, up to a moment."""
+        """Fold events into the account, up to a time."""
         done = fold(events, self.opened, (self.folded_until, until_ns), codes, self.tree, dark)
         self.opened = done.still_open
         self.folded_until = until_ns
@@ -112,7 +112,7 @@ class Account:
         np.add.at(self.histogram.reshape(-1), node * BUCKETS + bucket_of(duration), 1)
 
     def _place_sightings(self, done: Folded, until_ns: int) -> None:
-        """Find the node in which each stack was seen, each growth of memory, each change of a tally."""
+        """Find the node of each stack sample, each growth of memory and each increase of a tally."""
         ready, self.sightings = _until(self.sightings, until_ns)
         for node, (_, stack, *times) in zip(_innermost(done, ready), ready, strict=True):
             sums = self.samples.setdefault((node, stack), [0] * len(SAMPLE_SUMS))
@@ -135,11 +135,18 @@ class Account:
             self.histogram = np.concatenate([self.histogram, np.zeros((missing, BUCKETS), np.int32)])
 
     def counted(self, code: int) -> int:
-        """Return how far a counter has come in this window."""
+        """Return the sum of a counter in this window."""
         return sum(amount for (_, counter), amount in self.counters.items() if counter == code)
 
     def end_by(self, since_ns: int, waiting: int) -> None:
-        """Let what was drained in a pause, after so many parts, end when it began; drop what was counted in it."""
+        """Remove a pause from the events that were drained during it.
+
+        Spans that ended in the pause end when it began; counter events are dropped.
+
+        Args:
+            since_ns: When the pause began.
+            waiting: Number of parts in `pending` that were drained before the pause.
+        """
         for i in range(waiting, len(self.pending)):
             events = self.pending[i]
             late = np.array(events[events[:, 0] < COUNTER_BASE])
@@ -148,20 +155,20 @@ class Account:
             self.pending[i] = late
 
     def skip(self, since_ns: int, now: int) -> None:
-        """Go on after a pause as if no time had passed."""
+        """Continue after a pause as if no time had passed."""
         self.opened = tuple(replace(each, start_ns=each.start_ns + now - since_ns) for each in self.opened)
         self.folded_until += now - since_ns
         self.sightings = [each for each in self.sightings if each[0] <= since_ns]
 
     def reset_window(self) -> None:
-        """Begin a new window."""
+        """Start a new window."""
         for each in self.window.values():
             each[:] = 0
         self.counters.clear()
         self.samples.clear()
 
     def reset(self) -> None:
-        """Forget all that was measured; keep the tree."""
+        """Discard all measurements, but keep the tree."""
         self.reset_window()
         self.min_ns[:] = np.iinfo(np.int64).max
         self.max_ns[:] = 0
@@ -169,7 +176,7 @@ class Account:
         self.grown.clear()
 
     def window_rows(self, window: int) -> dict[str, NDArray[np.int64]]:
-        """The window's sums as table columns."""
+        """Return the window's sums as table columns."""
         node = np.flatnonzero(self.window["total_ns"] | self.window["calls"])
         columns = {name: each[node] for name, each in self.window.items()}
         return columns | {
@@ -179,7 +186,7 @@ class Account:
         }
 
     def totals_rows(self) -> list[dict[str, int | list[int]]]:
-        """What is known of whole calls so far, one row a node."""
+        """Return what is known about whole calls so far, one row per node."""
         rows = []
         for node in sorted({*np.flatnonzero(self.max_ns).tolist(), *self.grown}):
             grown, peak, gpu = self.grown.get(int(node), (0, 0, 0))
@@ -216,7 +223,7 @@ def _padded(values: Ints, missing: int) -> Ints:
 
 
 def calls_begun(events: Ints) -> tuple[Counter[int], int]:
-    """Count the begins of spans among events, by code, and the events that are counters'."""
+    """Return how many spans of each code begin in these events, and the number of counter events."""
     if begun is not None:
         calls, counters = begun(events, COUNTER_BASE)
         return Counter(calls), counters

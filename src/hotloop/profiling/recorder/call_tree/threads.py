@@ -1,4 +1,4 @@
-"""The threads of this process, each with its account: what they wrote is drained, looks at them are kept."""
+"""The threads of this process. Drains their logs and stores their stack samples, each in the account of its thread."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ MANY_LOGS = 16
 
 
 class Threads:
-    """All threads that were seen or have written."""
+    """All threads that were sampled or have written events."""
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
         self.counter_events = 0
-        """Events drained that were counters'."""
+        """Number of counter events drained."""
         self._live: dict[int, Account] = {}
         self._logs: list[Log] = []
         self._seen_logs = 0
 
     def listen(self) -> None:
-        """Begin to record their spans."""
+        """Start to record their spans."""
         self._logs = registry.listen()
 
     def waiting(self) -> int:
-        """Return how many events wait to be drained."""
+        """Return the number of events that are not drained yet."""
         return sum(map(len, self._logs))
 
     def open(self, ident: int, at: int) -> Account:
@@ -43,17 +43,17 @@ class Threads:
         return account
 
     def drain(self, since_ns: int) -> Counter[int]:
-        """Take what all threads have written; return how often each span began.
+        """Drain the logs of all threads; return how often each span began.
 
         Args:
-            since_ns: When a thread that was not seen before began at the earliest.
+            since_ns: Start time to assume for a thread without an account.
         """
         while self._seen_logs < len(self._logs):
             log = self._logs[self._seen_logs]
             self._seen_logs += 1
             account = self._live.get(log.ident)
             if account is None or account.log is not None:
-                # A thread's number may be given again to a later thread.
+                # The system may give the ident of an ended thread to a new one.
                 account = self.open(log.ident, since_ns)
             account.log, account.name = log, log.name
         if self._seen_logs > MANY_LOGS:
@@ -67,7 +67,7 @@ class Threads:
         return began
 
     def _forget_ended(self) -> None:
-        """Let go of the logs of threads that have ended. Their accounts go on with the next thread of that number."""
+        """Release the logs of ended threads. The next thread with the same ident continues the account."""
         alive = sys._current_frames().keys()
         for account in self.accounts:
             if account.log is not None and account.ident not in alive and not len(account.log):

@@ -1,4 +1,4 @@
-"""A thread's call tree: its places by number, and what the fold must know about spans."""
+"""A thread's call tree: its nodes by number, and what the fold has to know about spans."""
 
 from __future__ import annotations
 
@@ -20,42 +20,42 @@ else:
     begun: Callable[[NDArray[np.int64], int], tuple[dict[int, int], int]] | None = None
 
 MAX_NODES = 5000
-"""A call tree with more paths than this is a mistake; what is beyond it is folded into the root."""
+"""Most nodes of a call tree. No sensible program has more paths; further ones are folded into the root."""
 DECISIVE = frozenset({Phase.ENV, Phase.SAMPLE, Phase.BACKWARD, Phase.OPTIMISE})
-"""Phases that tell what the network calls before them were for: acting if the environment is stepped next."""
+"""Phases that show the purpose of the network calls before them: acting if ENV comes first, else learning."""
 ROOT = 0
 EDGE = 0
-"""Stands for the beginning or the end of a container, where a gap has a sibling on one side only."""
+"""In place of a sibling: the beginning or end of the container, for a gap with a sibling on one side only."""
 MAX_CODES = MAX_NAMES + 2
-"""Codes of spans that can be: the names, one for those beyond, and the root."""
+"""Largest number of span codes: one per name, one shared by further names, and the root."""
 DARK = -1
-"""Stands for siblings that were not timed: the time between spans while they were switched off."""
+"""In place of siblings that were not timed, because spans were switched off."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeKey:
-    """What a node of the tree is: a span below a parent, or the gap between two siblings.
+    """Identifies a node of the tree: a span below a parent, or the gap between two siblings.
 
-    A variant is 2 * code, plus 1 where a network's call was found to be acting.
+    A variant is 2 * code, plus 1 for a network call that was found to be acting.
     """
 
     parent: int
     kind: Literal["root", "span", "gap"]
     variant: int
     before: int = EDGE
-    """Of a gap: the variant of the sibling before it."""
+    """For a gap: the variant of the sibling before it."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenSpan:
-    """A span that had begun and not ended when a segment was cut."""
+    """A span that was open at the end of a segment."""
 
     node: int
     start_ns: int
     last_child: int = EDGE
-    """Variant of the child that ended last: what the next gap comes after."""
+    """Variant of the child that ended last; the next gap follows it."""
     code: int = 0
-    """Of the span; 0 for the root. A full tree has no node that would tell it."""
+    """Code of the span, 0 for the root. Kept here because in a full tree the node does not determine it."""
 
 
 Triples = bytes
@@ -63,7 +63,7 @@ Triples = bytes
 
 
 class PlacesInC(Protocol):
-    """The places of a tree in `_fold.c`, which folds events into them."""
+    """The nodes of a tree as `_fold.c` stores them. It folds events into them."""
 
     def fold(
         self, events: NDArray[np.int64], opened: tuple[tuple[int, int, int, int], ...], *rest: int | bytes
@@ -74,19 +74,19 @@ class PlacesInC(Protocol):
 
 @dataclass(slots=True)
 class Tree:
-    """A thread's call tree: paths by number. It only ever grows."""
+    """A thread's call tree: numbered paths. Nodes are never removed."""
 
     keys: list[NodeKey] = field(default_factory=lambda: [NodeKey(-1, "root", 0)])
     ids: dict[NodeKey, int] = field(default_factory=dict)
     gap_after: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The gap last seen after a sibling, for a gap whose end is not known yet."""
+    """The last gap after each sibling, to guess a gap whose end is not known yet."""
     acting: dict[int, bool] = field(default_factory=dict)
-    """Whether a network's last call was acting, for one whose sequel is not known yet."""
+    """Whether the last call of each network was acting, to guess a call for which the next span is not known yet."""
     places: PlacesInC | None = field(default_factory=lambda: Places and Places(MAX_NODES, MAX_CODES))
-    """Keeps all of the above but `keys`, where the fold is done in C."""
+    """If the fold is done in C: stores all of the above except `keys`."""
 
     def pairs(self) -> set[tuple[int, int]]:
-        """Which span code was seen directly inside which."""
+        """Return the pairs (outer, inner) of span codes such that inner occurred directly inside outer."""
         spans = [key for key in self.keys if key.kind == "span" and key.parent > ROOT]
         return {(self.keys[key.parent].variant >> 1, key.variant >> 1) for key in spans}
 
@@ -103,19 +103,19 @@ class Tree:
 
 @dataclass(frozen=True, slots=True)
 class Codes:
-    """What the fold must know about each span code. Code 0 is the root, a container."""
+    """Properties of each span code that the fold has to know. Code 0 is the root, a container."""
 
     container: NDArray[np.bool_]
-    """Spans without a phase of their own: the time between their children is kept apart as gaps."""
+    """Spans without a phase of their own: the gaps between their children get their own nodes."""
     network: NDArray[np.bool_]
     decisive: NDArray[np.bool_]
     env: NDArray[np.bool_]
     flags: bytes
-    """All of them, one byte a code: 1, 2, 4, 8."""
+    """The four properties above as bits 1, 2, 4, 8, one byte per code."""
 
 
 def codes_of(spans: list[Span]) -> Codes:
-    """Tabulate what the fold must know about the spans."""
+    """Return the properties of the spans that the fold has to know."""
     phases = [None, *(each.phase for each in spans)]
     hooks = [False, *(each.hook for each in spans)]
     container = np.array([p is None or p is Phase.OTHER for p in phases])

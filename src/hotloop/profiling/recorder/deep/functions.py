@@ -61,7 +61,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A function, as it is written to the file."""
+    """The description of a function in `functions.json`."""
 
     name: str
     module: str

@@ -1,8 +1,8 @@
 """Time by layer: forward and backward of each torch module, in one of every N updates.
 
-Forward is timed around the module's call. Backward is timed node by node: the nodes that a call has added to autograd's
-graph belong to the innermost module that is timed. Nothing is added to the graph, unlike with torch's own full backward
-hooks, so networks with in-place layers still train, with bit-identical results.
+Forward is timed around the module's call. Backward is timed node by node: the nodes that a call added to autograd's
+graph belong to the innermost timed module. Unlike torch's own full backward hooks, this adds nothing to the graph, so
+networks with in-place layers still train, with bit-identical results.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Layer:
 
 
 class _Place(threading.local):
-    """The modules and graph nodes that are open in a thread."""
+    """The modules and graph nodes that are running in this thread, outermost first."""
 
     def __init__(self) -> None:
         self.modules: list[int] = []
@@ -77,7 +77,7 @@ class Layers:
         self.on = self.updates % self.every == 0
 
     def content(self) -> dict[str, Json]:
-        """Return what was timed, as JSON."""
+        """Return the measured times as JSON."""
         return {
             "every": self.every,
             "depth": self.depth,
@@ -172,7 +172,7 @@ class Layers:
         self.spent_ns += now_ns() - until
 
     def _synchronise(self) -> None:
-        """Wait for the device, if the script uses one: otherwise only the launch of a call would be timed."""
+        """Wait for the device, if the script uses one. Otherwise only launching the work would be timed."""
         cuda = getattr(self._torch, "cuda", None)
         if cuda is not None and cuda.is_initialized():
             cuda.synchronize()

@@ -39,7 +39,7 @@ class Pause:
 
     @property
     def possible(self) -> bool:
-        """Whether something is being recorded now that could be paused."""
+        """Whether a recording is in progress that can be paused."""
         return registry.recording() and self._recorder.armed and not self.on
 
     def begin(self) -> None:

@@ -57,7 +57,7 @@ class DeepSample(Protocol):
 
 
 class Functions:
-    """All function calls of the thread."""
+    """Traces all function calls of the thread."""
 
     def __init__(self) -> None:
         self._tracer = functions.Tracer(functions.describe)
@@ -71,7 +71,7 @@ class Functions:
         self._tracer.start(self._began)
 
     def step(self) -> None:
-        """Nothing to do."""
+        """Do nothing."""
 
     def end(self) -> dict[str, Json]:
         """Stop; return functions and call tree."""
@@ -240,7 +240,7 @@ _following_forks = False
 
 def prepare(state: HookState, options: RecordOptions) -> None:
     """Configure hooks for deep samples, before they are installed."""
-    # Nothing in Python notices a step that C counts.
+    # Steps counted in C would not be observed.
     state.quick_steps = False
     if state.depth and options.modules_every:
         state.layers = layers.Layers(state.depth, options.modules_every)
@@ -252,7 +252,7 @@ def follow(
     """Take the deep samples of these options; return a function that ends them."""
     global _following_forks
     if not _following_forks and hasattr(os, "register_at_fork"):
-        # A pause holds the lock that a fork waits for.
+        # A fork waits for a lock that is held during a pause, so end the pause first.
         os.register_at_fork(before=_before_fork, after_in_child=_in_child)
         _following_forks = True
     tracing = Tracing(recorder, folder, options, state.layers if state is not None else None)

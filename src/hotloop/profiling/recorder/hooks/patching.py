@@ -115,7 +115,7 @@ class Patches:
         return {id(old): new for _, _, old, new in done}
 
     def attempt(self, what: str, work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Install one hook; if that fails, warn once of that failure and go on without it."""
+        """Install one hook; if that fails, warn once and continue without it."""
         try:
             work(*args, **kwargs)
         except Exception as error:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def on_cloudpickle(inspect_class: Callable[[type], None]) -> OnImport:
-    """Return a function that makes cloudpickle send originals, and inspects the classes that arrive."""
+    """Return a function that makes cloudpickle send original functions and inspect the classes it receives."""
 
     def on_import(module: ModuleType, patches: Patches, state: HookState) -> None:
         if not is_wrapper(module._class_setstate):

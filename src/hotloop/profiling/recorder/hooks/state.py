@@ -37,7 +37,7 @@ class HookState:
         self.quick_steps = True
         """Whether steps of library environments may be counted in C, which nothing in Python notices."""
         self.layers: Layers | None = None
-        """Times the layers of modules, if the user asked for it."""
+        """Times the layers of modules, if requested."""
         self.wrapper_ns: dict[str, float] = {}
         """What each kind of wrapper adds to a call around its span, by its name in the recorder's state file."""
         self.module_costs = ModuleCosts()

@@ -108,7 +108,7 @@ class Book:
         return wanted
 
     def hear(self, thread: int, text: str, place: Place) -> None:
-        """Keep a text."""
+        """Keep a text to be parsed later."""
         self._heard.append((thread, text, place))
 
     def content(self) -> dict[str, Json] | None:

@@ -82,9 +82,9 @@ class Source:
         for node in ast.walk(self._tree):
             for level, value in _under_names(node):
                 mask.hide_literals(value, level)
-            mask.look_at(node)
+            mask.hide_in(node)
         for start, end in zip(self._starts, ends, strict=False):
-            mask.look_at_comment(start, end)
+            mask.hide_in_comment(start, end)
         return _decoded(mask.content)
 
     def line(self, number: int) -> str:

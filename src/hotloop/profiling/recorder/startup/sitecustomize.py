@@ -33,7 +33,7 @@ def _start(before: set[str]) -> bool:
 
         begin(settings, before)
     except Exception as error:
-        os.write(2, f"hotloop: cannot record ({error!r}): the script runs unrecorded\n".encode(errors="replace"))
+        os.write(2, f"hotloop: cannot record ({error!r}): the script runs without recording\n".encode(errors="replace"))
     finally:
         for each in package:
             sys.path.remove(each)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hotloop.training.envs.carracing.memory_layout import LOOK_AHEAD
 
 UNIT = 50
-"""Metres, or metres per second, that 1 stands for in the `vector` state."""
+"""Metres, or metres per second, that correspond to 1 in the `vector` state."""
 
 AIM, TOP_SPEED, MIN_SPEED, BRAKING = 1, 90.0, 45.0, 150.0
 """The point ahead to steer for; speeds on a straight and in the sharpest bend; reduction in m/s per radian of bend."""

@@ -80,7 +80,7 @@ def colour_in(canvas: np.ndarray, fine: int, palette: np.ndarray, picture: np.nd
 
 @inlined
 def colour_by(canvas: np.ndarray, fine: int, shift: int, packed: np.ndarray, picture: np.ndarray) -> None:
-    """Do so for `fine`² = 1 << `shift` samples. It is inlined so that the inner loops have constant lengths."""
+    """Do the same for `fine`² = 1 << `shift` samples. Inlined, so that the inner loops have constant lengths."""
     size, channels = picture.shape[0], picture.shape[2]
     half = np.uint64((1 << shift) // 2)
     half |= half << np.uint64(16) | half << np.uint64(32)

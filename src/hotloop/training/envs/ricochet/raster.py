@@ -167,7 +167,7 @@ def draw_target(sheet: Canvas, vitals: np.ndarray, layers: np.ndarray, games: np
 def draw_robots(
     sheet: Canvas, layers: np.ndarray, robots: np.ndarray, count: int, games: np.ndarray, out: np.ndarray
 ) -> None:
-    """Draw pictures of some games into `out` [len(games), P·P·3]: the layer with the robots as discs."""
+    """Draw pictures of some games into `out` [len(games), P·P·3]: copy each game's layer and add robots as discs."""
     boards, pictures, places, disc = borrow(layers), borrow(out), borrow(robots), borrow(sheet.disc)
     for k in range(len(games)):
         i = games[k]

@@ -1,6 +1,6 @@
 """Three versions of DQN's update in torch: plain, with less overhead, and compiled as one function.
 
-`Plain` is the reference: it calls the pipeline's loss as it stands, and it supports every option.
+`Plain` is the reference: it calls the pipeline's loss unchanged, and it supports every option.
 """
 
 from __future__ import annotations

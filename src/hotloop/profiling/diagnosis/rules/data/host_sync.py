@@ -51,7 +51,7 @@ def find(loop: Loop) -> Causes:
 
 
 def _of_update(loop: Loop, node: Node) -> bool:
-    """Return whether a node can be part of an update: also what follows the optimiser, before the next action."""
+    """Return whether a node can be part of an update. Gaps between the optimiser and the next action count, too."""
     if node.phase is Phase.ACT:
         return node.kind == "gap" and not loop.beside_env(node)
     return node.phase not in ENVIRONMENT | {Phase.STORE}

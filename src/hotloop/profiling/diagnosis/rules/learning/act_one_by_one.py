@@ -59,7 +59,7 @@ def find(loop: Loop) -> Causes:
 
 
 def _acts(loop: Loop, node: Node) -> bool:
-    """Return whether a span is an outermost call for acting: a network's, or a policy's own method."""
+    """Return whether a span is an outermost call that chooses actions, of a network or of a policy's own method."""
     if node.phase is not Phase.ACT:
         return False
     parent = loop.parent(node)

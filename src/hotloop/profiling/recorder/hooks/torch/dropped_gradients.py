@@ -1,8 +1,8 @@
-"""Gradients that a backward computes and that are zeroed before any optimiser uses them.
+"""Detects gradients that a backward pass computes but that are zeroed before any optimiser uses them.
 
 The usual case: an actor's loss goes through the critics, and so leaves gradients in their weights. After every
-seventeenth step of an optimiser its gradients are noted, and compared when they are zeroed: what has changed in between
-was wasted. Nothing is kept alive for it, and no gradient is touched.
+seventeenth step of an optimiser, the versions of its gradients are stored, and compared when they are zeroed: what was
+written in between was wasted. This keeps no tensor alive and changes no gradient.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Watched:
         self.site: tuple[str, int] | None = None
 
     def changed(self) -> int:
-        """Return how many elements have a gradient that was written since the step."""
+        """Return the number of elements whose gradient was written since the step."""
         found = 0
         for reference, mark in zip(self.parameters, self.marks or (), strict=True):
             parameter = reference()
