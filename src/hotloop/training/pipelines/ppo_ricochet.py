@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from hotloop.training.tasks.curriculum import Solved
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hotloop.json_types import Json
     from hotloop.training.envs.ricochet import RicochetVectorEnv
     from hotloop.training.learn import BoardPPO, BoardPPOConfig, Sequences
     from hotloop.training.learn.ricochet_ppo.image_reader import Reading
@@ -212,7 +213,7 @@ class Training:
         scores = [ricochet.play_episodes(self.agent, self.config, episodes, each).score.mean() for each in others]
         return played.summary() | {"eval_score": float(np.mean([played.score.mean(), *scores]))}
 
-    def state(self) -> tuple[Groups, dict[str, Any]]:
+    def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
