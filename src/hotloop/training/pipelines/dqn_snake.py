@@ -279,13 +279,7 @@ def move_target(config: DQNConfig, target: Tensor, online: Tensor, updates: int)
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)

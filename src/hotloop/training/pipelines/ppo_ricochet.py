@@ -279,7 +279,6 @@ def collect(training: Training, timed: Laps) -> np.ndarray:
 
 
 def _last_values(learner: BoardPPO, final: np.ndarray, memory: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Values of the final observations of truncated episodes."""
     last = np.stack([final[i] for i in np.flatnonzero(which)])
     _, values, _ = learner.evaluate(last, memory[:, which], np.zeros(len(last), np.bool_))
     return values
@@ -337,13 +336,7 @@ def promote(training: Training, run: TrainingRun) -> None:
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)

@@ -187,7 +187,6 @@ def _targets(goal: F32, chooser: F32, target_q: F32, reward: F32, discount: F32)
 
 @inner(fastmath=FAST)
 def _move_target(target: F32, weights: F32, tau: float) -> None:
-    """Move the target network by `tau` of the way to the online network."""
     part = np.float32(tau)
     for i in range(len(weights)):
         target[i] = weights[i] if tau == 1 else target[i] + part * (weights[i] - target[i])

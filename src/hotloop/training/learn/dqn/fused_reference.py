@@ -77,14 +77,12 @@ def _factors(net: Net, noise: F32) -> list[F32]:
 
 
 def _compose(flat: F32, net: Net, noise: F32) -> F32:
-    """Weights of a noisy network for given noise, as a plain network."""
     parts = zip(_cut(flat, net), _factors(net, noise), strict=True)
     composed = [mean if sigma is None else mean + sigma * factor for (mean, sigma), factor in parts]
     return np.concatenate(composed, dtype=np.float32)
 
 
 def _spread(gradient: F32, plain: F32, net: Net, noise: F32) -> None:
-    """Fill in the gradient of a noisy network from that of the plain one."""
     begin = 0
     for (mean, sigma), factor in zip(_cut(gradient, net), _factors(net, noise), strict=True):
         mean[:] = plain[begin : begin + len(mean)]

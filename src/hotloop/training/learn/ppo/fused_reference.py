@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 
 def _head(flat: F32, widths: Widths, outputs: int) -> Linear:
-    """The last layer of a network, as a view."""
     return mlp.linear_at(flat, len(flat) - outputs * (widths[-1] + 1), widths[-1], outputs)
 
 

@@ -121,7 +121,6 @@ class BoardPPO:
 
     def __init__(self, config: BoardPPOConfig, loss: BoardLoss, *, seed: int = 0, device: str = "cpu") -> None:
         network = flat_params.build_seeded(lambda: BoardNetwork(config.shape), seed, device)
-        assert isinstance(network, BoardNetwork)
         self.config, self.device, self.network = config, device, network
         self._loss = loss
         self._flat = FlatNetwork(network)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,7 +24,10 @@ from hotloop.training.learn.learner import (
     random_observations,
 )
 from hotloop.training.learn.sac.networks import squash
-from hotloop.training.learn.sac.state import Noise, SACConfig, SACKernel, SACRule, SACState, SACUpdated
+from hotloop.training.learn.sac.state import Noise, SACConfig, SACRule, SACState, SACUpdated
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.sac.torch_kernels import Plain
 
 SAC_KERNELS = ("torch", "lean")
 RECORDED_PHASES = {
@@ -47,7 +51,7 @@ def as_span(name: str, /) -> AbstractContextManager[object]:
     return span(f"sac.{name.replace(' ', '_')}", RECORDED_PHASES.get(name, Phase.FORWARD))
 
 
-def _make_kernel(name: str, state: SACState) -> SACKernel:
+def _make_kernel(name: str, state: SACState) -> Plain:
     from hotloop.training.learn.sac import torch_kernels
 
     if name not in SAC_KERNELS:
@@ -58,7 +62,7 @@ def _make_kernel(name: str, state: SACState) -> SACKernel:
     return {"torch": torch_kernels.Plain, "lean": torch_kernels.Lean}[name](state)
 
 
-class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
+class SAC(KernelLearner[SACConfig, SACState, "Plain"]):
     """A soft actor-critic: acts, learns from batches, and can be saved.
 
     Args:
