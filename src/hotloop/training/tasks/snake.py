@@ -13,7 +13,7 @@ from hotloop.training.run.config_checks import require
 from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
 
 if TYPE_CHECKING:
-    from hotloop.training.envs.snake import SnakeEnv, SnakeVectorEnv
+    from hotloop.training.envs.snake import SnakeVectorEnv
 
 Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
 Actions = Literal["relative", "absolute"]
@@ -73,13 +73,6 @@ def make_env(game: GameOptions, num_envs: int) -> SnakeVectorEnv:
     from hotloop.training.envs.snake import SnakeVectorEnv
 
     return SnakeVectorEnv(num_envs, **_options(game, game.board))
-
-
-def make_single(game: GameOptions, board: int, render_mode: str) -> SnakeEnv:
-    """Make a single game for rendering."""
-    from hotloop.training.envs.snake import SnakeEnv
-
-    return SnakeEnv(render_mode=render_mode, **_options(game, board))
 
 
 def home(game: GameOptions) -> int:
@@ -145,7 +138,9 @@ def _options(game: GameOptions, board: int) -> dict[str, Any]:
 
 def watch(act: Act, game: GameOptions, board: int, number: int, render_mode: str) -> Iterator[Position]:
     """Play one held-out game and yield each position. It is rendered only on request."""
-    env = make_single(game, board, render_mode)
+    from hotloop.training.envs.snake import SnakeEnv
+
+    env = SnakeEnv(render_mode=render_mode, **_options(game, board))
     obs, info = env.reset(seed=held_out_seeds(number + 1)[number])
     yield Position(env.render, info["score"], info["steps"], None)
     over = False

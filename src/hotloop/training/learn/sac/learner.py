@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
@@ -14,10 +14,9 @@ from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
 from hotloop.training.learn.dqn.state import Transitions
-from hotloop.training.learn.flat_params import Arrays, generator_words, take_generator
 from hotloop.training.learn.learner import (
     F32,
-    KernelLearner,
+    NoisyLearner,
     TimePhase,
     TransitionBatch,
     check_row_count,
@@ -62,7 +61,7 @@ def _make_kernel(name: str, state: SACState) -> Plain:
     return {"torch": torch_kernels.Plain, "lean": torch_kernels.Lean}[name](state)
 
 
-class SAC(KernelLearner[SACConfig, SACState, "Plain"]):
+class SAC(NoisyLearner[SACConfig, SACState, "Plain"]):
     """A soft actor-critic: acts, learns from batches, and can be saved.
 
     Args:
@@ -76,8 +75,7 @@ class SAC(KernelLearner[SACConfig, SACState, "Plain"]):
     def __init__(
         self, config: SACConfig, rule: SACRule, *, seed: int = 0, kernel: str = "lean", device: str = "cpu"
     ) -> None:
-        super().__init__(config, SACState(config, rule, seed, device), _make_kernel, kernel)
-        self._noise = np.random.Generator(np.random.PCG64(seed))
+        super().__init__(config, SACState(config, rule, seed, device), _make_kernel, kernel, seed)
 
     def supported_kernels(self) -> list[str]:
         """Names of the kernels that can run this learner, the reference first."""
@@ -89,11 +87,6 @@ class SAC(KernelLearner[SACConfig, SACState, "Plain"]):
         copy.load(self.tensors())
         batch = random_sac_batch(self.config, updates, np.random.default_rng(0))
         return lambda: copy.update(batch)
-
-    @property
-    def networks(self) -> tuple[torch.nn.Module, torch.nn.Module]:
-        """The policy and the critics, for inspection."""
-        return self._state.policy, self._state.critics
 
     def greedy(self, obs: NDArray) -> F32:
         """Most likely actions `[N, A]`, each number from -1 to 1, for observations `[N, ...]`."""
@@ -134,16 +127,6 @@ class SAC(KernelLearner[SACConfig, SACState, "Plain"]):
 
     def _normal(self, *shape: int) -> torch.Tensor:
         return torch.from_numpy(self._noise.standard_normal(shape, dtype=np.float32)).to(self._state.device)
-
-    def tensors(self) -> Arrays:
-        """Copy the whole state of the learner, including the generator of its noise."""
-        return {**super().tensors(), "noise_generator": generator_words(self._noise)}
-
-    def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Restore the state that `tensors` returned; see `KernelLearner.load`."""
-        noise = take_generator(arrays)
-        super().load(arrays)
-        self._noise.bit_generator.state = noise
 
 
 def random_sac_batch(config: SACConfig, updates: int, rng: np.random.Generator) -> Transitions:
