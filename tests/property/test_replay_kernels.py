@@ -181,7 +181,9 @@ def test_the_root_is_the_sum_of_the_leaves_after_any_updates(history: list[tuple
     tree, plain = SumTree(300), [0.0] * 300
     for k in range(0, len(history), 7):
         part = history[k : k + 7]
-        tree.set(np.array([leaf for leaf, _ in part]), np.array([value for _, value in part]))
+        leaves = np.array([leaf for leaf, _ in part])
+        tree.leaves[leaves] = [value for _, value in part]
+        tree.refresh(leaves)
         for leaf, value in part:
             plain[leaf] = value
     assert tree.leaves.tolist() == plain

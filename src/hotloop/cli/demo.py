@@ -58,7 +58,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _explain(out: Path, quiet: bool) -> Path:
-    """Print the report on the run and draw its charts; return the path of the charts."""
     from hotloop.cli.output import print_rich
     from hotloop.profiling.diagnosis import explain
     from hotloop.profiling.report import charts, terminal, view
@@ -74,7 +73,6 @@ def _explain(out: Path, quiet: bool) -> Path:
 
 
 def _film(out: Path) -> Path:
-    """Save the best of the held-out games as a GIF; return its path."""
     from hotloop.cli.play import film
     from hotloop.training.agents.load import load_agent
     from hotloop.training.tasks.snake import play_episodes

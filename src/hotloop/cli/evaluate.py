@@ -180,7 +180,6 @@ def _gain(gain: dict[str, Any], kind: str, other: str) -> str:
 
 
 def _between(low: float | None, high: float | None, form: str) -> str:
-    """Return an interval as text; a single game has none."""
     return "unknown" if low is None or high is None else f"{low:{form}} to {high:{form}}"
 
 

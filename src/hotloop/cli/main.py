@@ -74,7 +74,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _code_of(words: list[str], owns_process: bool) -> int:
-    """Run a command line; turn errors into exit codes."""
     try:
         try:
             code = _dispatch(words, owns_process)

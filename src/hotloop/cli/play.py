@@ -147,7 +147,6 @@ def _show(agent: TrainedAgent, place: Place, arguments: argparse.Namespace) -> d
 def _watch(
     agent: TrainedAgent, place: Place, number: int, render_mode: str, show: Callable[[Position], None]
 ) -> dict[str, Json]:
-    """Play a held-out game and pass every position to `show`; return the result."""
     from hotloop.training.registry import task
 
     result: dict[str, Json] = {}

@@ -149,7 +149,6 @@ def anonymous(size: int) -> mmap.mmap:
 
 
 def _make_shared(size: int) -> int:
-    """Return the descriptor of a new in-memory file."""
     total = psutil.virtual_memory().total
     if size > total:
         raise _no_room("shared memory", size, total)

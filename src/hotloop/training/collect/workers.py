@@ -247,7 +247,6 @@ class Workers:
         return worker
 
     def _replace(self, number: int, reason: str) -> None:
-        """Kill a worker and start another for its lanes."""
         old = self._workers[number]
         self._poll.unregister(old.connection.fileno())
         if self._control.rows[number, control.STEPS] > self._steps_at_start[number]:
@@ -325,7 +324,6 @@ class Workers:
             pass  # timed out
 
     def _report(self, seconds: float) -> Collected:
-        """Return everything since the last report."""
         self._count_steps()
         made, lost = int(self._made.sum()), self._lost + int(self._missing.sum())
         spent = self._control.spent()

@@ -8,7 +8,7 @@ a checkpoint does not depend on the kernel that wrote it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import psutil
@@ -20,11 +20,12 @@ from hotloop.errors import HotloopError
 from hotloop.training.state_checks import MOST, array_of, random_state
 
 Arrays = dict[str, NDArray]
+NetworkT = TypeVar("NetworkT", bound=nn.Module)
 COPIES = 3
 """Vectors as long as the network that training holds: weights and Adam's two moments."""
 
 
-def build_seeded(make: Callable[[], nn.Module], seed: int, device: str) -> nn.Module:
+def build_seeded(make: Callable[[], NetworkT], seed: int, device: str) -> NetworkT:
     """Build a network whose initial weights depend only on the seed. Torch's global generator is not changed.
 
     Raises:

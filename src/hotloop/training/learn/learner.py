@@ -6,7 +6,7 @@ does not depend on the kernel that advances it (see `flat_params`), so the kerne
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Generic, Protocol, TypeVar
 
@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import Arrays, assign, copy_to_host, match_arrays, take_updates
+from hotloop.training.learn.flat_params import (
+    Arrays,
+    assign,
+    copy_to_host,
+    generator_words,
+    match_arrays,
+    take_generator,
+    take_updates,
+)
 
 F32 = NDArray[np.float32]
 
@@ -150,6 +158,35 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
         self._state.updates = take_updates(arrays)
         assign(pairs)
         self.use(self.kernel)
+
+
+class NoisyLearner(KernelLearner[ConfigT, StateT, KernelT]):
+    """A learner that draws noise. The generator of the noise is part of its state."""
+
+    def __init__(
+        self, config: ConfigT, state: StateT, make_kernel: Callable[[str, StateT], KernelT], kernel: str, seed: int
+    ) -> None:
+        super().__init__(config, state, make_kernel, kernel)
+        self._noise = np.random.Generator(np.random.PCG64(seed))
+
+    def tensors(self) -> Arrays:
+        """Copy the whole state of the learner, including the generator of its noise."""
+        return {**super().tensors(), "noise_generator": generator_words(self._noise)}
+
+    def load(self, arrays: Mapping[str, NDArray]) -> None:
+        """Restore the state that `tensors` returned; see `KernelLearner.load`."""
+        noise = take_generator(arrays)
+        super().load(arrays)
+        self._noise.bit_generator.state = noise
+
+
+def check_kernel(name: str, known: Sequence[str], supported: Sequence[str], fits_loss: bool) -> None:
+    """Raise HotloopError unless a kernel is known and can run the learner's network and loss."""
+    if name not in known:
+        raise HotloopError(f"there is no kernel {name!r}: choose one of {', '.join(known)}")
+    if name not in supported:
+        what = "network" if fits_loss else "loss"
+        raise HotloopError(f"the {name!r} kernel cannot run this {what}: choose one of {', '.join(supported)}")
 
 
 def random_observations(shape: tuple[int, ...], rows: int, rng: np.random.Generator) -> NDArray:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from hotloop.training.tasks import mario, mario_setup
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hotloop.json_types import Json
     from hotloop.training.collect import Collected, Collector
     from hotloop.training.learn import FrameDQNConfig, Updated
     from hotloop.training.learn.frame_dqn.policy import Exploration
@@ -244,16 +245,16 @@ class Training:
 
         return play_apart("dqn-mario", self.config, self.agent.learner.tensors(), episodes, place).summary()
 
-    def state(self) -> tuple[Groups, dict[str, Any]]:
+    def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
         # The collector's state comes first: steps that arrive in the replay buffer after this are not counted in it.
-        meta = {"collector": self.collector.state(), "rng": self.rng.bit_generator.state}
+        collector = self.collector.state()
         groups = {
             "learner": self.agent.learner.tensors(),
             "replay": self.replay.state(copy=False),
             "episodes": self.episodes.state(),
         }
-        return groups, meta | {"feeding": self.stats.state()}
+        return groups, {"collector": collector, "rng": self.rng.bit_generator.state, "feeding": self.stats.state()}
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint. All consoles start new episodes."""
@@ -346,13 +347,7 @@ def conclude(training: Training, got: Collected, run: TrainingRun) -> None:
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
@@ -383,7 +378,7 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
     mario_setup.check_resume(run.checkpoint, config)
     with run.preparing("learner"):
         kernel, note = mario_setup.settle(agent.learner, config)
-    config = replace(config, kernel=kernel)
+        config = replace(config, kernel=kernel)
     if note:
         run.say(note)
     with run.preparing("replay"):
@@ -391,9 +386,8 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
     with run.preparing("consoles"):
         exploration = mario_setup.explored(config)
         collector = mario_setup.make_collector(config, replay, agent.learner, exploration)
-    rng, counts, episodes = np.random.default_rng([config.seed]), Counts(), Episodes(config.lanes)
-    stats = CollectorStats(config.epoch)
-    training = Training(config, collector, replay, agent, exploration, rng, counts, episodes, stats)
+    rng, episodes, stats = np.random.default_rng([config.seed]), Episodes(config.lanes), CollectorStats(config.epoch)
+    training = Training(config, collector, replay, agent, exploration, rng, Counts(), episodes, stats)
     if run.checkpoint is not None:
         training.restore(run.checkpoint)
         run.say("hotloop: unfinished episodes are not saved: all consoles start new ones")

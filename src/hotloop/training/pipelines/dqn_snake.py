@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from hotloop.training.run.config_checks import (
     require_share,
     torch_threads,
 )
+from hotloop.training.run.configuration import derive
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
@@ -32,6 +33,7 @@ from hotloop.training.tasks.game import training_seeds
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hotloop.json_types import Json
     from hotloop.training.envs.snake import SnakeVectorEnv
     from hotloop.training.learn import DQNConfig, QNetworks, QRows, Updated
     from hotloop.training.replay import VectorReplay
@@ -189,7 +191,7 @@ class Training:
         """Play greedy games to choose the best checkpoint, on seeds that neither training nor tests use."""
         return snake.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
-    def state(self) -> tuple[Groups, dict[str, Any]]:
+    def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
@@ -277,13 +279,7 @@ def move_target(config: DQNConfig, target: Tensor, online: Tensor, updates: int)
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)
@@ -352,22 +348,6 @@ def rehearse(config: Config, obs: np.ndarray) -> None:
 def _learner_config(config: Config, observation: tuple[int, ...], actions: int) -> DQNConfig:
     from hotloop.training.learn import DQNConfig, QShape
 
-    shape = QShape(
-        observation=observation,
-        actions=actions,
-        hidden=config.hidden,
-        dueling=config.dueling,
-        noisy=config.noisy,
-        atoms=config.atoms if config.categorical else 1,
-        v_min=config.v_min,
-        v_max=config.v_max,
-    )
-    return DQNConfig(
-        shape=shape,
-        batch=config.batch,
-        lr=config.lr,
-        double=config.double,
-        clip=config.clip,
-        target_every=config.target_every,
-        tau=config.tau,
-    )
+    atoms = config.atoms if config.categorical else 1
+    shape = derive(QShape, config, observation=observation, actions=actions, atoms=atoms)
+    return derive(DQNConfig, config, shape=shape)

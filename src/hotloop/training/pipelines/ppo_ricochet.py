@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from hotloop.training.tasks.curriculum import Solved
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hotloop.json_types import Json
     from hotloop.training.envs.ricochet import RicochetVectorEnv
     from hotloop.training.learn import BoardPPO, BoardPPOConfig, Sequences
     from hotloop.training.learn.ricochet_ppo.image_reader import Reading
@@ -212,7 +213,7 @@ class Training:
         scores = [ricochet.play_episodes(self.agent, self.config, episodes, each).score.mean() for each in others]
         return played.summary() | {"eval_score": float(np.mean([played.score.mean(), *scores]))}
 
-    def state(self) -> tuple[Groups, dict[str, Any]]:
+    def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
@@ -278,7 +279,6 @@ def collect(training: Training, timed: Laps) -> np.ndarray:
 
 
 def _last_values(learner: BoardPPO, final: np.ndarray, memory: np.ndarray, which: np.ndarray) -> np.ndarray:
-    """Values of the final observations of truncated episodes."""
     last = np.stack([final[i] for i in np.flatnonzero(which)])
     _, values, _ = learner.evaluate(last, memory[:, which], np.zeros(len(last), np.bool_))
     return values
@@ -336,13 +336,7 @@ def promote(training: Training, run: TrainingRun) -> None:
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from hotloop.training.run.config_checks import (
     require_share,
     torch_threads,
 )
+from hotloop.training.run.configuration import derive
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
@@ -32,6 +33,7 @@ from hotloop.training.tasks.game import training_seeds
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hotloop.json_types import Json
     from hotloop.training.envs.snake import SnakeVectorEnv
     from hotloop.training.learn import Acted, PPOConfig, PPORows, PPOUpdated
     from hotloop.training.learn.loss_terms import PPOLosses
@@ -108,18 +110,7 @@ class Agent:
         from hotloop.training.learn import PPO, PPOConfig, PPORule
 
         self.observation_shape, actions = snake.spaces(config)
-        learner = PPOConfig(
-            self.observation_shape,
-            actions,
-            hidden=config.hidden,
-            minibatch=config.minibatch,
-            epochs=config.epochs,
-            policy_lr=config.policy_lr,
-            value_lr=config.value_lr,
-            clip=config.clip,
-            entropy=config.entropy,
-            max_grad_norm=config.max_grad_norm,
-        )
+        learner = derive(PPOConfig, config, observation=self.observation_shape, actions=actions)
         kernel = "torch" if config.kernel == "auto" else config.kernel
         self.learner = PPO(
             learner, PPORule(ppo_loss, numba=True), seed=config.seed, kernel=kernel, device=config.device
@@ -184,7 +175,7 @@ class Training:
         """Play greedy games to choose the best checkpoint, on seeds that neither training nor tests use."""
         return snake.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
-    def state(self) -> tuple[Groups, dict[str, Any]]:
+    def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
@@ -265,13 +256,7 @@ def ppo_loss(config: PPOConfig, network: ActorCritic, rows: PPORows) -> tuple[Te
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from hotloop.training.tasks.game import training_seeds
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from hotloop.json_types import Json
     from hotloop.training.envs.carracing import CarRacingVectorEnv
     from hotloop.training.learn import SACConfig, SACUpdated
     from hotloop.training.replay import FrameReplay, VectorReplay
@@ -227,7 +228,7 @@ class Training:
         """Drive greedily to choose the best checkpoint, on tracks that neither training nor tests use."""
         return carracing.play_episodes(self.agent.act, self.config, episodes, choosing=True).summary()
 
-    def state(self) -> tuple[Groups, dict[str, Any]]:
+    def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
         groups = {
             "learner": self.agent.learner.tensors(),
@@ -317,13 +318,7 @@ def move_target(config: SACConfig, target: Tensor, online: Tensor) -> None:
 
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
-    """Train until a limit in the options is reached, or until Ctrl-C.
-
-    Args:
-        config: Game and hyperparameters.
-        options: When to stop, and what to write where.
-        recording: The recorder, if the run is recorded.
-    """
+    """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
     from hotloop.training.run.training_run import TrainingRun
 
     require_device(config.device)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.kernels import count_steps, draw
 from hotloop.training.replay.ring import ReplayError, Ring
+
+if TYPE_CHECKING:
+    from hotloop.training.replay.prioritised import PrioritisedSampler
 
 MAX_TRIES = 16
 """Attempts to gather a batch that no writer overwrites in the meantime."""
@@ -33,28 +36,8 @@ class Prioritised:
             raise ReplayError(f"epsilon is {self.epsilon}: give a small number above 0")
 
 
-class Sampler(Protocol):
-    """Chooses the steps of a batch."""
-
-    nbytes: int
-
-    def __len__(self) -> int: ...
-
-    def draw(self, batch: int, seed: int, beta: float | None) -> tuple[np.ndarray, np.ndarray]:
-        """Draw steps: ids int64 [B] and importance weights float32 [B]."""
-        ...
-
-    def update(self, ids: np.ndarray, td_abs: np.ndarray) -> None:
-        """Set the priorities of steps from their absolute TD errors [B]."""
-        ...
-
-    def state(self) -> dict[str, np.ndarray]:
-        """Return the state that is not in the ring."""
-        ...
-
-    def restore(self, state: Mapping[str, np.ndarray], heads: np.ndarray) -> None:
-        """Restore a state, for a ring whose lanes will have these heads, int64 [lanes]."""
-        ...
+Sampler: TypeAlias = "UniformSampler | PrioritisedSampler"
+"""Chooses the steps of a batch."""
 
 
 def make_sampler(ring: Ring, prioritised: Prioritised | None) -> Sampler:

@@ -120,11 +120,6 @@ class SumTree:
         """The smallest priority above 0, or infinity."""
         return float(self.mins[-1])
 
-    def set(self, leaves: np.ndarray, priorities: np.ndarray) -> None:
-        """Set the priorities [B] of leaves [B]; if a leaf occurs twice, the last one counts."""
-        self.leaves[leaves] = priorities
-        self.refresh(leaves)
-
     def refresh(self, changed: np.ndarray) -> None:
         """Update the inner nodes after `self.leaves` was written at `changed` [B]."""
         refresh(self.sums, self.mins, self.offsets, changed)

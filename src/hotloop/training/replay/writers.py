@@ -159,17 +159,14 @@ class LaneWriter:
         self._staged = staged.view(np.uint32).reshape(len(staged), -1)
         self._flags, self._rewards, self._actions = staged["flags"], staged["reward"], staged["action"]
         self._recent = np.zeros((self._stack + STACK_FRAGMENTS * (self.fragment + 1), *self._frame_shape), BYTE)
-        self._newest, self._unpublished, self._start_flag = self._stack - 1, 0, START
+        self._newest, self._start_flag = self._stack - 1, START
+        self.unpublished = 0
+        """Number of steps that are not published yet."""
 
     @property
     def stack(self) -> np.ndarray:
         """The newest frames, uint8 [stack, *frame_shape], newest last. Valid until the next step."""
         return self._recent[self._newest - self._stack + 1 : self._newest + 1]
-
-    @property
-    def unpublished(self) -> int:
-        """Number of steps that are not published yet."""
-        return self._unpublished
 
     def begin(self, frame: np.ndarray) -> None:
         """Begin an episode with its first frame, whether or not the previous one ended."""
@@ -184,25 +181,25 @@ class LaneWriter:
     ) -> None:
         """Add one step; `frame` is the frame after it. When the episode ended, call `begin` next."""
         self._check(frame)
-        at = self._unpublished
+        at = self.unpublished
         self._actions[at] = action
         self._rewards[at] = reward
         self._flags[at] = self._start_flag | TERMINATED * terminated | TRUNCATED * truncated
         self._start_flag = 0
         self._newest += 1
         self._recent[self._newest] = frame
-        self._unpublished = at + 1
+        self.unpublished = at + 1
         if terminated or truncated:
             self._staged[at + 1] = 0
             self._flags[at + 1] = FINAL
-            self._unpublished = at + 2
+            self.unpublished = at + 2
             self._publish(self._newest + 1)
-        elif self._unpublished == self.fragment:
+        elif self.unpublished == self.fragment:
             self.flush()
 
     def flush(self) -> None:
         """Publish all staged steps."""
-        if self._unpublished:
+        if self.unpublished:
             self._publish(self._newest)
         if self._newest + self.fragment + 1 >= len(self._recent):
             self._recent[: self._stack] = self.stack
@@ -210,8 +207,8 @@ class LaneWriter:
 
     def _publish(self, end: int) -> None:
         """Copy the staged records and their frames, which lie before `end`, into the ring; then advance the head."""
-        count, head = self._unpublished, int(self._heads[self._lane])
-        slot, first = head % self._length, end - self._unpublished
+        count, head = self.unpublished, int(self._heads[self._lane])
+        slot, first = head % self._length, end - self.unpublished
         before_wrap = min(count, self._length - slot)
         self._frames[slot : slot + before_wrap] = self._recent[first : first + before_wrap]
         self._words[slot : slot + before_wrap] = self._staged[:before_wrap]
@@ -219,7 +216,7 @@ class LaneWriter:
             self._frames[: count - before_wrap] = self._recent[first + before_wrap : end]
             self._words[: count - before_wrap] = self._staged[before_wrap:count]
         self._heads[self._lane] = head + count
-        self._unpublished = 0
+        self.unpublished = 0
 
     def _check(self, frame: np.ndarray) -> None:
         if frame.shape != self._frame_shape or frame.dtype != BYTE:

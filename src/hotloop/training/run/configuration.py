@@ -57,6 +57,12 @@ def with_settings(config: C, settings: Mapping[str, Json], source: str) -> C:
     return made
 
 
+def derive(kind: type[C], config: Settings, **own: object) -> C:
+    """Make a configuration from the settings that have the same names in another one, and from `own`."""
+    shared = {each.name: getattr(config, each.name) for each in fields(kind) if hasattr(config, each.name)}
+    return kind(**shared | own)
+
+
 def check_finite(config: Settings) -> None:
     """Reject settings that are not finite, or so large that 32-bit results computed from them would not be."""
     for each in fields(config):

@@ -62,7 +62,8 @@ class Episodes:
         self._length = np.zeros(num_envs, np.int64)
         self._recent = np.zeros((3, RECENT))
         self._sums = np.zeros(3)
-        self._ended = 0
+        self.ended = 0
+        """Number of episodes that ended."""
         self._best_score = 0.0
 
     def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray | None = None) -> int:
@@ -86,24 +87,19 @@ class Episodes:
         """Add episodes that ended: returns, lengths and scores, [3, E], E > 0."""
         ended = rows.shape[1]
         self._sums += rows.sum(1)
-        place = (self._ended + np.arange(ended)) % RECENT
+        place = (self.ended + np.arange(ended)) % RECENT
         self._recent[:, place[-RECENT:]] = rows[:, -RECENT:]
-        self._ended += ended
+        self.ended += ended
         self._best_score = max(self._best_score, float(rows[2].max()))
-
-    @property
-    def ended(self) -> int:
-        """Number of episodes that ended."""
-        return self._ended
 
     def means(self) -> dict[str, float | None]:
         """Return the means over all episodes and over the last 100; None before the first one ends."""
-        means: dict[str, float | None] = {"score_best": self._best_score if self._ended else None}
-        everything = self._sums / max(self._ended, 1)
-        recent = self._recent[:, : max(1, min(self._ended, RECENT))].mean(1)
+        means: dict[str, float | None] = {"score_best": self._best_score if self.ended else None}
+        everything = self._sums / max(self.ended, 1)
+        recent = self._recent[:, : max(1, min(self.ended, RECENT))].mean(1)
         for k, name in enumerate(("return", "length", "score")):
-            means[f"{name}_mean"] = float(everything[k]) if self._ended else None
-            means[f"{name}_last100"] = float(recent[k]) if self._ended else None
+            means[f"{name}_mean"] = float(everything[k]) if self.ended else None
+            means[f"{name}_last100"] = float(recent[k]) if self.ended else None
         return means
 
     def drop_unfinished(self) -> None:
@@ -118,7 +114,7 @@ class Episodes:
             "length": self._length.copy(),
             "recent": self._recent.copy(),
             "sums": self._sums.copy(),
-            "ended": np.array(self._ended),
+            "ended": np.array(self.ended),
             "best_score": np.array(self._best_score),
         }
 
@@ -129,4 +125,4 @@ class Episodes:
             require_values(found[name], name, low=0, high=MOST)
         self._return, self._length = found["return"], found["length"]
         self._recent, self._sums = found["recent"], found["sums"]
-        self._ended, self._best_score = int(found["ended"]), float(found["best_score"])
+        self.ended, self._best_score = int(found["ended"]), float(found["best_score"])

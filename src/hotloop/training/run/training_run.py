@@ -95,7 +95,7 @@ class TrainingRun(Generic[ConfigT]):
         self._saver = Saver(self.run_dir, options.keep, self.warn)
         self._open = ExitStack()
         self._recording = recording or NoRecording()
-        self._evaluation: dict[str, float | None] = {}
+        self._evaluation: dict[str, float | None] = dict.fromkeys(("eval_return", "eval_score", "success_rate"))
         self._best: float | None = None
         self._saved: tuple[int, float | None] | None = None
         self._exit_code = 0
@@ -270,16 +270,13 @@ class TrainingRun(Generic[ConfigT]):
         self._scalars.write(self._trainee.counts.env_steps, named)
 
     def _numbers(self) -> dict[str, float | None]:
-        """Return the current numbers: totals, rates since the last report, means, shares of the phases."""
         return {
             **self._trainee.counts.as_row(),
             "seconds": self._elapsed_s(),
             **self._interval.numbers(),
             **self._trainee.episodes.means(),
             **self._trainee.scalars(),
-            "eval_return": self._evaluation.get("eval_return"),
-            "eval_score": self._evaluation.get("eval_score"),
-            "success_rate": self._evaluation.get("success_rate"),
+            **self._evaluation,
         }
 
     def _evaluate(self) -> None:
@@ -330,10 +327,10 @@ class TrainingRun(Generic[ConfigT]):
             score_mean=means["score_mean"],
             score_last100=means["score_last100"],
             score_best=means["score_best"],
-            eval_return=self._evaluation.get("eval_return"),
-            eval_score=self._evaluation.get("eval_score"),
+            eval_return=self._evaluation["eval_return"],
+            eval_score=self._evaluation["eval_score"],
             best_eval_score=self._best,
-            success_rate=self._evaluation.get("success_rate"),
+            success_rate=self._evaluation["success_rate"],
             kernel=self.config.kernel,
             stopped_by=stopped_by,
             exit_code=self._exit_code,
@@ -367,7 +364,6 @@ def _make_empty(path: Path) -> bool:
 
 
 def _code_of(error: BaseException | None) -> int:
-    """Return the exit code of a training that ended with this error; 0 for none."""
     cause = interrupt_in(error) or error
     return cause.exit_code if isinstance(cause, Interrupted) else exit_code_of(cause)
 

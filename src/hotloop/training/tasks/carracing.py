@@ -178,7 +178,6 @@ def _cause(terminated: bool, lap: bool) -> str:
 
 
 def _drive_official(act: Act, game: GameOptions, number: int) -> Position:
-    """Drive one track of Gymnasium's environment to its end."""
     *_, last = _watch_official(act, game, number, "rgb_array")
     return last
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hotloop.errors import HotloopError
+from hotloop.training.run.configuration import derive
 from hotloop.training.tasks import carracing
 
 if TYPE_CHECKING:
@@ -55,23 +56,7 @@ def learner_config(config: Config) -> SACConfig:
         raise HotloopError(
             "--state vector: features need no encoder; use --preset vector, or --no-shared --shift 0 --latent 0"
         )
-    shape = SACShape(
-        observation=carracing.shape_seen(config),
-        actions=carracing.ACTION_SIZE[config.action_form],
-        convs=tuple((n, *rest) for n, rest in zip(config.channels, KERNELS_STRIDES, strict=True)),
-        hidden=config.hidden,
-        shared=config.shared,
-        latent=config.latent,
-    )
-    return SACConfig(
-        shape=shape,
-        batch=config.batch,
-        lr=config.lr,
-        tau=config.tau,
-        alpha=config.alpha,
-        shift=config.shift,
-        channels_last=config.channels_last,
-        batched=config.batched,
-        compiled=config.compiled,
-        precision=config.precision,
-    )
+    convs = tuple((n, *rest) for n, rest in zip(config.channels, KERNELS_STRIDES, strict=True))
+    actions = carracing.ACTION_SIZE[config.action_form]
+    shape = derive(SACShape, config, observation=carracing.shape_seen(config), actions=actions, convs=convs)
+    return derive(SACConfig, config, shape=shape)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hotloop.errors import HotloopError
+from hotloop.training.run.configuration import derive
 from hotloop.training.run.warm_up import settle_kernel
 from hotloop.training.tasks import mario
 
@@ -121,24 +122,9 @@ def learner_config(config: Config) -> FrameDQNConfig:
     from hotloop.training.learn import FrameDQNConfig, FrameQShape
 
     convs = tuple((n, *rest) for n, rest in zip(config.channels, NETWORKS[config.network], strict=True))
-    shape = FrameQShape(
-        observation=(config.stack, config.size, config.size),
-        actions=ACTIONS[config.actions],
-        convs=convs,
-        hidden=config.hidden,
-        dueling=config.dueling,
-        norm=config.norm,
-    )
+    observation = (config.stack, config.size, config.size)
+    shape = derive(FrameQShape, config, observation=observation, actions=ACTIONS[config.actions], convs=convs)
     precision = config.precision
     if precision == "auto":
         precision = "float16" if config.device.startswith("cuda") else "float32"
-    return FrameDQNConfig(
-        shape=shape,
-        batch=config.batch,
-        accumulate=config.accumulate,
-        lr=config.lr,
-        double=config.double,
-        clip=config.clip,
-        tau=config.tau,
-        precision=precision,
-    )
+    return derive(FrameDQNConfig, config, shape=shape, precision=precision)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -129,21 +129,14 @@ def make_env(game: GameOptions, num_envs: int, level: int) -> RicochetVectorEnv:
     """Make the vector environment for training on boards of a level."""
     from hotloop.training.envs.ricochet import RicochetVectorEnv
 
-    return RicochetVectorEnv(
-        num_envs,
-        size=game.size,
-        robots=game.robots,
-        observation=game.observation,
-        level=level,
-        max_steps=game.max_steps,
-        bank=bank_of(game),
-        threads=drawing_threads(game),
-    )
+    options = _options(game, game.max_steps)
+    return RicochetVectorEnv(num_envs, level=level, bank=bank_of(game), **options)
 
 
-def drawing_threads(game: GameOptions) -> int:
-    """Return the number of threads: only rendering takes long enough for more than one."""
-    return game.threads if game.observation == "rgb" else 1
+def _options(game: GameOptions, max_steps: int) -> dict[str, Any]:
+    options = {name: getattr(game, name) for name in ("size", "robots", "observation")}
+    # Only rendering takes long enough for more than one thread.
+    return options | {"max_steps": max_steps, "threads": game.threads if game.observation == "rgb" else 1}
 
 
 def known_levels(robots: int) -> list[int]:
@@ -187,14 +180,7 @@ def play_episodes(agent: Player, game: GameOptions, episodes: int, level: int) -
     puzzles = load(bank_of(game)).take(level=level, held_out=True)
     episodes = min(episodes, len(puzzles))
     # Boards that replace finished ones do not count, so they may come from anywhere.
-    env = RicochetVectorEnv(
-        episodes,
-        size=game.size,
-        robots=game.robots,
-        observation=game.observation,
-        max_steps=game.eval_steps,
-        threads=drawing_threads(game),
-    )
+    env = RicochetVectorEnv(episodes, **_options(game, game.eval_steps))
     obs, info = env.reset(seed=0, options={"puzzles": puzzles.take(np.arange(episodes))})
     optimal, memory = info["optimal"].copy(), agent.initial_memory(episodes)
     returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)
@@ -222,15 +208,8 @@ def watch(agent: Player, game: GameOptions, level: int, number: int, render_mode
     puzzles = load(bank_of(game)).take(level=level, held_out=True)
     if number >= len(puzzles):
         raise HotloopError(f"--game {number}: the bank holds out {len(puzzles)} boards of level {level}; give less")
-    env = RicochetVectorEnv(
-        1,
-        size=game.size,
-        robots=game.robots,
-        observation=game.observation,
-        max_steps=game.eval_steps,
-        render_mode=render_mode,
-        autoreset_mode="Disabled",
-    )
+    options = _options(game, game.eval_steps)
+    env = RicochetVectorEnv(1, render_mode=render_mode, autoreset_mode="Disabled", **options)
     obs, _ = env.reset(seed=0, options={"puzzles": puzzles.take(np.array([number]))})
     memory, fresh, steps, over = agent.initial_memory(1), np.ones(1, np.bool_), 0, False
 

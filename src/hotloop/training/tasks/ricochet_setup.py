@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Literal
 
+from hotloop.training.run.configuration import derive
+
 if TYPE_CHECKING:
     from hotloop.training.learn import BoardPPOConfig
     from hotloop.training.pipelines.ppo_ricochet import Config
@@ -28,27 +30,6 @@ def learner_config(config: Config) -> BoardPPOConfig:
 
     game = RicochetConfig(size=config.size, robots=config.robots, observation=config.observation)
     seen = observation_space(game).shape
-    assert seen is not None
-    shape = BoardShape(
-        observation=tuple(seen),
-        actions=game.actions,
-        side=config.size,
-        core=config.core,
-        channels=config.channels,
-        layers=config.layers,
-        repeats=config.repeats,
-        hidden=config.hidden,
-        read_planes=config.read_planes,
-    )
-    return BoardPPOConfig(
-        shape=shape,
-        boards=config.boards,
-        epochs=config.epochs,
-        lr=config.lr,
-        clip=config.clip,
-        entropy=config.entropy,
-        value_weight=config.value_weight,
-        max_grad_norm=config.max_grad_norm,
-        precision=resolve_precision(config.precision, config.device),
-        auxiliary=config.auxiliary,
-    )
+    shape = derive(BoardShape, config, observation=seen, actions=game.actions, side=config.size)
+    precision = resolve_precision(config.precision, config.device)
+    return derive(BoardPPOConfig, config, shape=shape, precision=precision)

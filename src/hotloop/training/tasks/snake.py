@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from hotloop.training.run.config_checks import require
 from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
 
 if TYPE_CHECKING:
-    from hotloop.training.envs.snake import Rewards, SnakeEnv, SnakeVectorEnv
+    from hotloop.training.envs.snake import SnakeVectorEnv
 
 Features = Literal["basic", "flood", "selective", "enhanced", "grid"]
 Actions = Literal["relative", "absolute"]
@@ -75,13 +75,6 @@ def make_env(game: GameOptions, num_envs: int) -> SnakeVectorEnv:
     return SnakeVectorEnv(num_envs, **_options(game, game.board))
 
 
-def make_single(game: GameOptions, board: int, render_mode: str) -> SnakeEnv:
-    """Make a single game for rendering."""
-    from hotloop.training.envs.snake import SnakeEnv
-
-    return SnakeEnv(render_mode=render_mode, **_options(game, board))
-
-
 def home(game: GameOptions) -> int:
     """Return the place that the agent was trained in."""
     return game.board
@@ -137,40 +130,17 @@ def play_episodes(
     return Played(score, returned, length, cause, won="win")
 
 
-class _Options(TypedDict):
-    """Keyword arguments of the environments."""
-
-    board: int
-    features: Features
-    actions: Actions
-    max_steps: int
-    tail_free: bool
-    rewards: Rewards
-
-
-def _options(game: GameOptions, board: int) -> _Options:
-    from hotloop.training.envs.snake import Rewards
-
-    rewards = Rewards(
-        food=game.reward_food,
-        death=game.reward_death,
-        step=game.reward_step,
-        shaping=game.reward_shaping,
-        timeout=game.reward_timeout,
-    )
-    return {
-        "board": board,
-        "features": game.features,
-        "actions": game.actions,
-        "max_steps": game.max_steps,
-        "tail_free": game.tail_free,
-        "rewards": rewards,
-    }
+def _options(game: GameOptions, board: int) -> dict[str, Any]:
+    options = {name: getattr(game, name) for name in ("features", "actions", "max_steps", "tail_free")}
+    rewards = {name: getattr(game, f"reward_{name}") for name in ("food", "death", "step", "shaping", "timeout")}
+    return options | {"board": board, "rewards": rewards}
 
 
 def watch(act: Act, game: GameOptions, board: int, number: int, render_mode: str) -> Iterator[Position]:
     """Play one held-out game and yield each position. It is rendered only on request."""
-    env = make_single(game, board, render_mode)
+    from hotloop.training.envs.snake import SnakeEnv
+
+    env = SnakeEnv(render_mode=render_mode, **_options(game, board))
     obs, info = env.reset(seed=held_out_seeds(number + 1)[number])
     yield Position(env.render, info["score"], info["steps"], None)
     over = False

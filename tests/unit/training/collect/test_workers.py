@@ -291,7 +291,7 @@ def test_in_process_counts_lost_steps(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def drop(self: LaneWriter, end: int) -> None:
         monkeypatch.setattr(LaneWriter, "_publish", publish)
-        self._unpublished = 0
+        self.unpublished = 0
 
     with InProcess(light_job(longest=1), light_replay(200, lanes=1), light_weights()) as collector:
         assert collector.collect(5).lost == 0

@@ -109,6 +109,12 @@ def test_a_checkpoint_older_than_an_option_can_be_resumed_with_its_default() -> 
         configuration.check_same(replace(config, tail_free=True), saved, Path("c"))
 
 
+def test_a_derived_configuration_takes_what_has_the_same_name() -> None:
+    derived = configuration.derive(ppo_snake.Config, dqn_snake.Config(board=7, gamma=0.5), rollout=16)
+    assert (derived.board, derived.gamma, derived.rollout) == (7, 0.5, 16)
+    assert derived.minibatch == ppo_snake.Config().minibatch, "dqn-snake has no such setting"
+
+
 @pytest.mark.parametrize("name", PIPELINES)
 def test_every_pipeline_has_the_same_shape(name: str) -> None:
     module = pipeline(name)

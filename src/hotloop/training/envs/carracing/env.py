@@ -112,7 +112,6 @@ class CarRacingEnv(gymnasium.Env[np.ndarray, Action]):
         return {"frames": self._frames, "tiles": self._game.tile_visited_count}
 
     def _to_control(self, action: Action) -> NDArray[np.float64] | int:
-        """Convert an action of this form to one of Gymnasium's game."""
         if self._numbers == 0:
             if not self.action_space.contains(action):
                 raise HotloopError(f"action is {action!r}: give a whole number from 0 to 4")

@@ -123,11 +123,6 @@ def read_car(game: Game, into: NDArray[np.float64]) -> None:
     into[:] = numbers
 
 
-def new_car() -> NDArray[np.float64]:
-    """Allocate the numbers of a car."""
-    return np.zeros(layout.CAR_NUMBERS)
-
-
 def palette_of(game: Game, channels: int) -> NDArray[np.uint8]:
     """Return the colours by number, uint8 [17, C], as they appear in the official picture."""
     colours = np.zeros((layout.COLOURS, 3))

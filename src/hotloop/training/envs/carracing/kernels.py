@@ -10,53 +10,8 @@ import math
 
 import numpy as np
 
-from hotloop.training.envs.carracing.memory_layout import (
-    ANGLE,
-    EYE_X,
-    EYE_Y,
-    FIRST_ZOOM,
-    FRONT_BAR,
-    GRASS,
-    GROUND,
-    GROW,
-    HULL,
-    LAST_ZOOM,
-    LOOK_AHEAD,
-    LOOK_AHEAD_TILES,
-    MIN_SHOWN,
-    NOTHING,
-    REAR_BAR,
-    RIM,
-    RIM_ANGLE,
-    ROAD,
-    SPEED_BAR,
-    SPEED_X,
-    SPEED_Y,
-    STEER_BAR,
-    STEERING,
-    STRIP,
-    TIME,
-    TYRE,
-    WHEEL_ANGLE,
-    WHEEL_NUMBERS,
-    WHEEL_ON_ROAD,
-    WHEEL_PHASE,
-    WHEEL_SPEED,
-    WHEEL_X,
-    WHEEL_Y,
-    WHEELS,
-    WINDOW_H,
-    WINDOW_W,
-    YAW_BAR,
-    YAW_RATE,
-    Brush,
-    CarShape,
-    Field,
-    Scene,
-    View,
-    X,
-    Y,
-)
+from hotloop.training.envs.carracing import memory_layout as layout
+from hotloop.training.envs.carracing.memory_layout import Brush, CarShape, Field, Scene, View
 from hotloop.training.envs.carracing.raster import colour_in, cover, fill
 from hotloop.training.envs.numba_tools import borrow, kernel
 
@@ -67,11 +22,12 @@ Camera = tuple[float, float, float, float, float, float, float, float]
 @kernel
 def make_camera(car: np.ndarray, side: float) -> Camera:
     """Return the camera: the car is in the middle, three quarters down, heading up; it zooms in within a second."""
-    time = car[TIME]
-    zoom = FIRST_ZOOM * max(1.0 - time, 0.0) + LAST_ZOOM * min(time, 1.0)
-    right, down = zoom * side / WINDOW_W, zoom * side / WINDOW_H
-    c, s = math.cos(car[ANGLE]), math.sin(car[ANGLE])
-    return car[X], car[Y], c * right, s * right, s * down, -c * down, EYE_X * side / WINDOW_W, EYE_Y * side / WINDOW_H
+    time = car[layout.TIME]
+    zoom = layout.FIRST_ZOOM * max(1.0 - time, 0.0) + layout.LAST_ZOOM * min(time, 1.0)
+    right, down = zoom * side / layout.WINDOW_W, zoom * side / layout.WINDOW_H
+    c, s = math.cos(car[layout.ANGLE]), math.sin(car[layout.ANGLE])
+    at_x, at_y = layout.EYE_X * side / layout.WINDOW_W, layout.EYE_Y * side / layout.WINDOW_H
+    return car[layout.X], car[layout.Y], c * right, s * right, s * down, -c * down, at_x, at_y
 
 
 @kernel
@@ -96,8 +52,8 @@ def fill_square(brush: Brush, camera: Camera, box: tuple[float, float, float], c
 @kernel
 def draw_field(brush: Brush, camera: Camera, field: Field, grow: float) -> None:
     """Fill the ground and those grass squares that may be visible. They alternate with ground in both directions."""
-    brush.canvas[:] = NOTHING
-    fill_square(brush, camera, (-field.half, -field.half, 2 * field.half), GROUND, grow)
+    brush.canvas[:] = layout.NOTHING
+    fill_square(brush, camera, (-field.half, -field.half, 2 * field.half), layout.GROUND, grow)
     eye_x, eye_y, right_x, right_y, down_x, down_y, at_x, at_y = camera
     side = float(brush.canvas.shape[0])
     turn = right_x * down_y - right_y * down_x
@@ -113,7 +69,9 @@ def draw_field(brush: Brush, camera: Camera, field: Field, grow: float) -> None:
         for j in range(max(math.floor((low_y + field.half) / pitch), 0), math.floor((high_y + field.half) / pitch) + 1):
             if j > most:
                 break
-            fill_square(brush, camera, (pitch * i - field.half, pitch * j - field.half, field.square), GRASS, grow)
+            fill_square(
+                brush, camera, (pitch * i - field.half, pitch * j - field.half, field.square), layout.GRASS, grow
+            )
 
 
 @kernel
@@ -129,7 +87,7 @@ def draw_road(brush: Brush, camera: Camera, scene: Scene, grow: float) -> None:
             brush.corners[k, 0], brush.corners[k, 1] = project(camera, scene.quads[p, k, 0], scene.quads[p, k, 1])
         colour = scene.colours[p]
         if scene.tiles[p] >= 0 and scene.shades[scene.tiles[p], 0] == scene.road_red:
-            colour = ROAD
+            colour = layout.ROAD
         fill(brush, 4, colour, grow)
 
 
@@ -145,33 +103,33 @@ def draw_car(brush: Brush, camera: Camera, shape: CarShape, car: np.ndarray, gro
     """Fill the wheels, with the light part that turns with them, and the hull."""
     at = np.empty(2)
     for wheel in range(4):
-        first = WHEELS + WHEEL_NUMBERS * wheel
-        angle = car[first + WHEEL_ANGLE]
-        body = (car[first + WHEEL_X], car[first + WHEEL_Y], math.cos(angle), math.sin(angle))
+        first = layout.WHEELS + layout.WHEEL_NUMBERS * wheel
+        angle = car[first + layout.WHEEL_ANGLE]
+        body = (car[first + layout.WHEEL_X], car[first + layout.WHEEL_Y], math.cos(angle), math.sin(angle))
         for k in range(4):
             project_onto(brush, camera, body, k, shape.wheel[k])
-        fill(brush, 4, TYRE, grow)
-        shown, near, far = visible_rim(car[first + WHEEL_PHASE])
+        fill(brush, 4, layout.TYRE, grow)
+        shown, near, far = visible_rim(car[first + layout.WHEEL_PHASE])
         if shown:
             for k in range(4):
                 at[0] = shape.rim_half_width if k == 1 or k == 2 else -shape.rim_half_width
                 at[1] = shape.rim_radius * (near if k < 2 else far)
                 project_onto(brush, camera, body, k, at)
-            fill(brush, 4, RIM, grow)
-    body = (car[X], car[Y], math.cos(car[ANGLE]), math.sin(car[ANGLE]))
+            fill(brush, 4, layout.RIM, grow)
+    body = (car[layout.X], car[layout.Y], math.cos(car[layout.ANGLE]), math.sin(car[layout.ANGLE]))
     for part in range(len(shape.hull)):
         for k in range(shape.corners[part]):
             project_onto(brush, camera, body, k, shape.hull[part, k])
-        fill(brush, shape.corners[part], HULL, grow)
+        fill(brush, shape.corners[part], layout.HULL, grow)
 
 
 @kernel
 def visible_rim(phase: float) -> tuple[bool, float, float]:
     """Return whether the light part of a wheel is visible, and its two ends, in radii."""
-    sine, far_sine = math.sin(phase), math.sin(phase + RIM_ANGLE)
+    sine, far_sine = math.sin(phase), math.sin(phase + layout.RIM_ANGLE)
     if sine > 0 and far_sine > 0:
         return False, 0.0, 0.0
-    near, far = math.cos(phase), math.cos(phase + RIM_ANGLE)
+    near, far = math.cos(phase), math.cos(phase + layout.RIM_ANGLE)
     if sine > 0:
         near = np.sign(near)
     if far_sine > 0:
@@ -183,7 +141,7 @@ def visible_rim(phase: float) -> tuple[bool, float, float]:
 def draw_bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[float, float, float, float]) -> None:
     """Paint a rectangle given by two corners in window pixels, both inclusive."""
     x, y, other_x, other_y = box
-    right, down = picture.shape[1] / WINDOW_W, picture.shape[0] / WINDOW_H
+    right, down = picture.shape[1] / layout.WINDOW_W, picture.shape[0] / layout.WINDOW_H
     left, top = math.floor(min(x, other_x)) * right, math.floor(min(y, other_y)) * down
     end, bottom = (math.floor(max(x, other_x)) + 1) * right, (math.floor(max(y, other_y)) + 1) * down
     cover(picture, (left, top, end, bottom), palette[colour])
@@ -192,19 +150,22 @@ def draw_bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[f
 @kernel
 def draw_vertical_bar(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
     """Paint an indicator that grows upwards."""
-    wide, high = WINDOW_W / 40, WINDOW_H / 40
-    if abs(value) > MIN_SHOWN:
+    wide, high = layout.WINDOW_W / 40, layout.WINDOW_H / 40
+    if abs(value) > layout.MIN_SHOWN:
         draw_bar(
-            picture, palette, colour, (at * wide, WINDOW_H - high - high * value, (at + 1) * wide, WINDOW_H - high)
+            picture,
+            palette,
+            colour,
+            (at * wide, layout.WINDOW_H - high - high * value, (at + 1) * wide, layout.WINDOW_H - high),
         )
 
 
 @kernel
 def draw_horizontal_bar(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
     """Paint an indicator that grows to either side."""
-    wide, high = WINDOW_W / 40, WINDOW_H / 40
-    if abs(value) > MIN_SHOWN:
-        box = (at * wide, WINDOW_H - 4 * high, (at + value) * wide, WINDOW_H - 2 * high)
+    wide, high = layout.WINDOW_W / 40, layout.WINDOW_H / 40
+    if abs(value) > layout.MIN_SHOWN:
+        box = (at * wide, layout.WINDOW_H - 4 * high, (at + value) * wide, layout.WINDOW_H - 2 * high)
         draw_bar(picture, palette, colour, box)
 
 
@@ -212,13 +173,21 @@ def draw_horizontal_bar(picture: np.ndarray, palette: np.ndarray, colour: int, a
 def draw_indicators(picture: np.ndarray, palette: np.ndarray, car: np.ndarray) -> None:
     """Paint the strip below: speed, turning of the four wheels, steering, turning of the car."""
     size = picture.shape[0]
-    cover(picture, (0.0, size * 0.875, float(size), float(size)), palette[STRIP])
-    draw_vertical_bar(picture, palette, SPEED_BAR, 5, 0.02 * math.sqrt(car[SPEED_X] ** 2 + car[SPEED_Y] ** 2))
+    cover(picture, (0.0, size * 0.875, float(size), float(size)), palette[layout.STRIP])
+    draw_vertical_bar(
+        picture, palette, layout.SPEED_BAR, 5, 0.02 * math.sqrt(car[layout.SPEED_X] ** 2 + car[layout.SPEED_Y] ** 2)
+    )
     for wheel in range(4):
-        colour = FRONT_BAR if wheel < 2 else REAR_BAR
-        draw_vertical_bar(picture, palette, colour, 7 + wheel, 0.01 * car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_SPEED])
-    draw_horizontal_bar(picture, palette, STEER_BAR, 20, -10.0 * car[STEERING])
-    draw_horizontal_bar(picture, palette, YAW_BAR, 30, -0.8 * car[YAW_RATE])
+        colour = layout.FRONT_BAR if wheel < 2 else layout.REAR_BAR
+        draw_vertical_bar(
+            picture,
+            palette,
+            colour,
+            7 + wheel,
+            0.01 * car[layout.WHEELS + layout.WHEEL_NUMBERS * wheel + layout.WHEEL_SPEED],
+        )
+    draw_horizontal_bar(picture, palette, layout.STEER_BAR, 20, -10.0 * car[layout.STEERING])
+    draw_horizontal_bar(picture, palette, layout.YAW_BAR, 30, -0.8 * car[layout.YAW_RATE])
 
 
 @kernel
@@ -247,7 +216,7 @@ def draw(
     brush = Brush(borrow(brush.canvas), borrow(brush.left), borrow(brush.right), borrow(brush.corners))
     car, palette, picture = borrow(car), borrow(palette), borrow(picture)
     side = float(view.size * view.fine)
-    grow = GROW * side / WINDOW_W
+    grow = layout.GROW * side / layout.WINDOW_W
     camera = make_camera(car, side)
     draw_field(brush, camera, field, grow)
     draw_road(brush, camera, scene, grow)
@@ -271,21 +240,26 @@ def nearest_point(track: np.ndarray, x: float, y: float) -> int:
 @kernel
 def write_vector_state(track: np.ndarray, car: np.ndarray, half_field: float, out: np.ndarray) -> None:
     """Write the 36 numbers of the `vector` state into float32 [36]; docs/envs-carracing.md lists them."""
-    c, s = math.cos(car[ANGLE]), math.sin(car[ANGLE])
-    out[0], out[1], out[2], out[3] = car[X] / half_field, car[Y] / half_field, c, s
-    out[4], out[5] = (-s * car[SPEED_X] + c * car[SPEED_Y]) / 50, (c * car[SPEED_X] + s * car[SPEED_Y]) / 50
-    out[6], out[7] = car[YAW_RATE] / 5, car[STEERING] / 0.4
+    c, s = math.cos(car[layout.ANGLE]), math.sin(car[layout.ANGLE])
+    out[0], out[1], out[2], out[3] = car[layout.X] / half_field, car[layout.Y] / half_field, c, s
+    out[4], out[5] = (
+        (-s * car[layout.SPEED_X] + c * car[layout.SPEED_Y]) / 50,
+        (c * car[layout.SPEED_X] + s * car[layout.SPEED_Y]) / 50,
+    )
+    out[6], out[7] = car[layout.YAW_RATE] / 5, car[layout.STEERING] / 0.4
     for wheel in range(4):
-        out[8 + wheel] = car[WHEELS + WHEEL_NUMBERS * wheel + WHEEL_ON_ROAD]
-    near = nearest_point(track, car[X], car[Y])
+        out[8 + wheel] = car[layout.WHEELS + layout.WHEEL_NUMBERS * wheel + layout.WHEEL_ON_ROAD]
+    near = nearest_point(track, car[layout.X], car[layout.Y])
     count = len(track)
     beta = track[near, 2]
-    out[12] = ((car[X] - track[near, 0]) * math.cos(beta) + (car[Y] - track[near, 1]) * math.sin(beta)) / 10
-    off = car[ANGLE] - beta
+    out[12] = (
+        (car[layout.X] - track[near, 0]) * math.cos(beta) + (car[layout.Y] - track[near, 1]) * math.sin(beta)
+    ) / 10
+    off = car[layout.ANGLE] - beta
     out[13], out[14] = math.sin(off), math.cos(off)
     bend = track[(near + 1) % count, 2] - track[near - 1, 2]
     out[15] = math.atan2(math.sin(bend), math.cos(bend))
-    for k in range(LOOK_AHEAD):
-        ahead = (near + LOOK_AHEAD_TILES * (k + 1)) % count
-        dx, dy = track[ahead, 0] - car[X], track[ahead, 1] - car[Y]
+    for k in range(layout.LOOK_AHEAD):
+        ahead = (near + layout.LOOK_AHEAD_TILES * (k + 1)) % count
+        dx, dy = track[ahead, 0] - car[layout.X], track[ahead, 1] - car[layout.Y]
         out[16 + 2 * k], out[17 + 2 * k] = (c * dx + s * dy) / 50, (-s * dx + c * dy) / 50

@@ -9,14 +9,13 @@ from hotloop.training.envs.carracing.config import COLOURINGS, CarRacingConfig
 from hotloop.training.envs.carracing.game import (
     FIELD,
     Game,
-    new_car,
     palette_of,
     read_car,
     read_scene,
     read_shape,
     read_track,
 )
-from hotloop.training.envs.carracing.memory_layout import VECTOR_NUMBERS, Brush, View
+from hotloop.training.envs.carracing.memory_layout import CAR_NUMBERS, VECTOR_NUMBERS, Brush, View
 from hotloop.training.envs.gym_types import Observations
 
 
@@ -43,7 +42,7 @@ class Observer:
         self._view = View(config.size, config.supersample, config.indicators)
         self._channels = COLOURINGS[config.colour]
         self._brush = new_brush(config.size * config.supersample)
-        self._car = new_car()
+        self._car = np.zeros(CAR_NUMBERS)
 
     def start_episode(self) -> None:
         """Read the track of a new episode."""

@@ -118,7 +118,6 @@ def serve(fd: int) -> None:
 
 
 def _make_batch(message: Info) -> EnvBatch:
-    """Make the cars of a `Job` that was sent as JSON."""
     job = Job(CarRacingConfig(**message.pop("config")), **message)
     block = attach(Path(job.path), shared_fields(job.config, job.count))
     return EnvBatch(job.config, SharedArrays(**block.arrays), job.first, job.last, AutoresetMode(job.autoreset))

@@ -170,7 +170,6 @@ class MarioEnv(gymnasium.Env[Array, np.int64 | int]):
         self._over = None
 
     def _score_step(self, status: memory_layout.PlayerStatus) -> tuple[float, str | None]:
-        """Return the reward of a step, and the cause of the episode's end or None."""
         rewards, limit = self.config.rewards, MAX_SPEED * self.config.skip
         reward = rewards.progress * min(max(status.x - self._x, -limit), limit)
         self._x = status.x
@@ -204,7 +203,6 @@ class MarioEnv(gymnasium.Env[Array, np.int64 | int]):
         return str(level)
 
     def _choose_start(self) -> bytes:
-        """Return the state at which the next episode of this level starts."""
         level, begin = self._level, self._level_start()
         if self.config.start == "begin":
             return begin

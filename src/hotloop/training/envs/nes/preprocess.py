@@ -136,7 +136,6 @@ def shrink_reference(frame: Pixels, earlier: Pixels, size: int) -> Picture:
 
 
 def _matrix(size: int, pixels: int) -> NDArray[np.int64]:
-    """Return the overlaps as a matrix, int64 [size, pixels]."""
     edges = np.arange(pixels + 1) * size
     matrix = np.zeros((size, pixels), np.int64)
     for i in range(size):

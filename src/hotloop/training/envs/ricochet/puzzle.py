@@ -45,15 +45,11 @@ class Puzzles:
 
     def take(self, which: Flags | NDArray[np.intp] | Sequence[int] | slice) -> Puzzles:
         """Return some of the boards, selected by a mask, indices or a slice."""
-        return Puzzles(
-            self.size,
-            np.ascontiguousarray(self.walls[which]),
-            np.ascontiguousarray(self.robots[which]),
-            np.ascontiguousarray(self.goal[which]),
-            np.ascontiguousarray(self.target[which]),
-            np.ascontiguousarray(self.optimal[which]),
-            np.ascontiguousarray(self.moved[which]),
-        )
+        return Puzzles(self.size, *(np.ascontiguousarray(array[which]) for array in self.arrays().values()))
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return the arrays by name."""
+        return {name: getattr(self, name) for name in ("walls", "robots", "goal", "target", "optimal", "moved")}
 
     def state(self) -> State:
         """Return arrays for the kernels; stops are not computed yet."""

@@ -169,9 +169,8 @@ def collect(plan: Plan) -> tuple[Puzzles, NDArray[np.uint8]]:
                 f"boards of size {plan.size} with {plan.robots} robots lack {missing}: none came up in "
                 f"{PATIENCE * BATCH:,} more; ask for fewer boards, other levels or a larger size"
             )
-    names = ("walls", "robots", "goal", "target", "optimal", "moved")
-    whole = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-    return Puzzles(plan.size, *whole), np.concatenate(solution_parts)
+    columns = zip(*(part.arrays().values() for part in parts), strict=True)
+    return Puzzles(plan.size, *map(np.concatenate, columns)), np.concatenate(solution_parts)
 
 
 def _choose(puzzles: Puzzles, wanted: dict[int, int], per_level: int, known: set[bytes]) -> list[int]:
@@ -223,23 +222,10 @@ def write(path: Path, plan: Plan, bank: Bank) -> Manifest:
 
 
 def _table(bank: Bank) -> pa.Table:
-    puzzles = bank.puzzles
-
-    def rows(array: NDArray[np.uint8]) -> pa.Array:
-        return pa.array([row.tobytes() for row in array], pa.binary(array.shape[1]))
-
-    return pa.table(
-        {
-            "walls": rows(puzzles.walls),
-            "robots": rows(puzzles.robots),
-            "goal": puzzles.goal,
-            "target": puzzles.target,
-            "optimal": puzzles.optimal,
-            "moved": puzzles.moved,
-            "solution": rows(bank.solutions),
-            "held_out": bank.held_out,
-        }
-    )
+    columns = bank.puzzles.arrays() | {"solution": bank.solutions, "held_out": bank.held_out}
+    for name in ("walls", "robots", "solution"):
+        columns[name] = pa.array([row.tobytes() for row in columns[name]], pa.binary(columns[name].shape[1]))
+    return pa.table(columns)
 
 
 def _manifest(plan: Plan, bank: Bank, digest: str) -> Manifest:

@@ -13,23 +13,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.training.envs.snake.config import (
-    ENHANCED,
-    ENTRAPMENT,
-    FLOOD,
-    LEFT,
-    LEVELS,
-    NOWHERE,
-    RIGHT,
-    RUNNING,
-    SELECTIVE,
-    SELF,
-    START_LENGTH,
-    TIMEOUT,
-    WALL,
-    WIN,
-    SnakeConfig,
-)
+from hotloop.training.envs.snake import config as codes
+from hotloop.training.envs.snake.config import SnakeConfig
 
 Cell = tuple[int, int]
 """x, to the right, and y, down."""
@@ -45,7 +30,7 @@ class Game:
     """One game. The body has its head first."""
 
     body: list[Cell] = field(default_factory=list)
-    heading: int = RIGHT
+    heading: int = codes.RIGHT
     food: Cell | None = None
     steps: int = 0
     random: int = 0
@@ -86,8 +71,8 @@ def place_food(config: SnakeConfig, game: Game) -> None:
 def start_episode(config: SnakeConfig, game: Game) -> None:
     """Start an episode: length 3, head in the centre, heading right."""
     centre = config.board // 2
-    game.body = [(centre - k, centre) for k in range(START_LENGTH)]
-    game.heading, game.steps = RIGHT, 0
+    game.body = [(centre - k, centre) for k in range(codes.START_LENGTH)]
+    game.heading, game.steps = codes.RIGHT, 0
     place_food(config, game)
 
 
@@ -117,8 +102,8 @@ def play(config: SnakeConfig, game: Game, action: int) -> tuple[float, int]:
     cell = neighbour(head, direction)
     if is_fatal(config, game, cell):
         if all(is_fatal(config, game, neighbour(head, game.heading + turn)) for turn in (0, 1, 3)):
-            return rewards.death, ENTRAPMENT
-        return rewards.death, SELF if is_inside(config, cell) else WALL
+            return rewards.death, codes.ENTRAPMENT
+        return rewards.death, codes.SELF if is_inside(config, cell) else codes.WALL
     game.heading = direction
     if cell == game.food:
         game.body = [cell, *game.body]
@@ -131,29 +116,29 @@ def play(config: SnakeConfig, game: Game, action: int) -> tuple[float, int]:
             rewards.step + rewards.shaping * (_distance(head, game.food) - _distance(cell, game.food)) / config.board
         )
     if len(game.body) == config.cells:
-        return reward, WIN
+        return reward, codes.WIN
     if game.steps >= config.max_steps:
-        return reward + rewards.timeout, TIMEOUT
-    return reward, RUNNING
+        return reward + rewards.timeout, codes.TIMEOUT
+    return reward, codes.RUNNING
 
 
 def observe(config: SnakeConfig, game: Game) -> NDArray[np.float32] | NDArray[np.uint8]:
     """Return the observation: float32 [F], or uint8 [g, g, 3] for the grid."""
     if config.features == "grid":
         return observe_grid(config, game)
-    level, head, length = LEVELS[config.features], game.head, len(game.body)
+    level, head, length = codes.LEVELS[config.features], game.head, len(game.body)
     cells = [neighbour(head, game.heading + turn) for turn in (0, 1, 3)]
     straight, right, left = cells
     features: list[float] = [is_fatal(config, game, cell) for cell in (straight, left, right)]
     features += _directions(head, game.food)
-    features += [game.heading == direction for direction in range(LEFT)]
-    if level >= FLOOD:
+    features += [game.heading == direction for direction in range(codes.LEFT)]
+    if level >= codes.FLOOD:
         open_cells = config.cells - length + config.tail_free
         features += [len(region(config, game, cell)) / max(open_cells, 1) for cell in cells]
-    if level >= SELECTIVE:
+    if level >= codes.SELECTIVE:
         features += _directions(head, game.tail)
         features += [is_tail_reachable(config, game)]
-    if level >= ENHANCED:
+    if level >= codes.ENHANCED:
         features += [_exits(config, game, cell) / 4 for cell in cells]
         features += [_distance(head, game.tail) / (2 * (config.board - 1)), length / config.cells]
     return np.array(features, np.float32)
@@ -201,7 +186,7 @@ def pack(config: SnakeConfig, games: Sequence[Game]) -> dict[str, NDArray[np.gen
     body = np.zeros((len(games), config.cells), np.int16)
     for i, game in enumerate(games):
         length = len(game.body)
-        food = NOWHERE if game.food is None else _cell_number(game.food)
+        food = codes.NOWHERE if game.food is None else _cell_number(game.food)
         random = int(np.uint64(game.random).astype(np.int64))
         vitals[i] = (length - 1, length, game.heading, food, game.steps, length == config.cells, random)
         for k, (x, y) in enumerate(reversed(game.body)):

@@ -14,23 +14,8 @@ from numpy.typing import NDArray
 from torch import nn
 
 from hotloop.training.learn.dqn.state import ADAM_EPS, DQNState, Transitions, Updated
-from hotloop.training.learn.kernels.mlp import (
-    CHUNK,
-    F32,
-    FAST,
-    Widths,
-    adam,
-    backward,
-    clip_scale,
-    empty_layers,
-    evaluate_linear,
-    forward,
-    inner,
-    layer_of,
-    linear_at,
-    linear_backward,
-    transpose_into,
-)
+from hotloop.training.learn.kernels import mlp
+from hotloop.training.learn.kernels.mlp import CHUNK, F32, FAST, Widths, inner
 from hotloop.training.learn.learner import TransitionBatch
 from hotloop.training.learn.networks import NoisyLinear, QNetwork
 
@@ -129,8 +114,8 @@ def _head(q: F32, weights: F32, begin: int, hidden: F32, dueling: bool) -> None:
     half = len(hidden) // 2 if dueling else 0
     value = np.empty((1, hidden.shape[1]), np.float32)
     if dueling:
-        begin = evaluate_linear(weights, begin, hidden[:half], value)
-    evaluate_linear(weights, begin, hidden[half:], q)
+        begin = mlp.evaluate_linear(weights, begin, hidden[:half], value)
+    mlp.evaluate_linear(weights, begin, hidden[half:], q)
     if dueling:
         for k in range(q.shape[1]):
             mean = np.float32(0)
@@ -155,20 +140,20 @@ def _head_backward(nets: tuple[F32, F32, int], hidden: F32, delta: F32, hidden_d
             by_value[0, k] = total
             for a in range(actions):
                 delta[a, k] -= total / np.float32(actions)
-        layer, slope = linear_at(weights, begin, half, 1), linear_at(gradient, begin, half, 1)
-        linear_backward(layer, slope, hidden[:half], by_value, hidden_delta[:half])
+        layer, slope = mlp.linear_at(weights, begin, half, 1), mlp.linear_at(gradient, begin, half, 1)
+        mlp.linear_backward(layer, slope, hidden[:half], by_value, hidden_delta[:half])
         begin += half + 1
     width = len(hidden) - half
-    layer, slope = linear_at(weights, begin, width, actions), linear_at(gradient, begin, width, actions)
-    linear_backward(layer, slope, hidden[half:], delta, hidden_delta[half:])
+    layer, slope = mlp.linear_at(weights, begin, width, actions), mlp.linear_at(gradient, begin, width, actions)
+    mlp.linear_backward(layer, slope, hidden[half:], delta, hidden_delta[half:])
 
 
 @inner()
 def _evaluate(q: F32, buffer: F32, weights: F32, widths: Widths, dueling: bool) -> int:
     """Write values `[A, B]` of the input in the buffer's first layer; return the offset of the head's weights."""
     columns = q.shape[1]
-    head = forward(buffer, weights, widths, columns)
-    _head(q, weights, head, layer_of(buffer, widths, len(widths) - 1, columns), dueling)
+    head = mlp.forward(buffer, weights, widths, columns)
+    _head(q, weights, head, mlp.layer_of(buffer, widths, len(widths) - 1, columns), dueling)
     return head
 
 
@@ -202,7 +187,6 @@ def _targets(goal: F32, chooser: F32, target_q: F32, reward: F32, discount: F32)
 
 @inner(fastmath=FAST)
 def _move_target(target: F32, weights: F32, tau: float) -> None:
-    """Move the target network by `tau` of the way to the online network."""
     part = np.float32(tau)
     for i in range(len(weights)):
         target[i] = weights[i] if tau == 1 else target[i] + part * (weights[i] - target[i])
@@ -225,7 +209,7 @@ def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, nois
     """
     count, size, widths = len(batch.reward) // n.batch, n.batch, net.widths
     td_abs, losses = np.empty(count * size, np.float32), np.empty(count, np.float32)
-    buffer, deltas = empty_layers(widths, size), empty_layers(widths, size)
+    buffer, deltas = mlp.empty_layers(widths, size), mlp.empty_layers(widths, size)
     q, next_q = np.empty((n.actions, size), np.float32), np.empty((n.actions, size), np.float32)
     chooser, goal = np.empty((n.actions, size), np.float32), np.empty(size, np.float32)
     gradient, last = np.empty_like(vectors.weights), len(widths) - 1
@@ -238,24 +222,24 @@ def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, nois
             _compose(weights, vectors.weights, net.layers, noise[k, 0])
             _compose(target, vectors.target, net.layers, noise[k, 1])
         rows = slice(k * size, (k + 1) * size)
-        transpose_into(layer_of(buffer, widths, 0, size), batch.next_obs[rows])
+        mlp.transpose_into(mlp.layer_of(buffer, widths, 0, size), batch.next_obs[rows])
         _evaluate(next_q, buffer, target, widths, n.dueling)
         if n.double:
             _evaluate(chooser, buffer, weights, widths, n.dueling)
         _targets(goal, chooser if n.double else next_q, next_q, batch.reward[rows], batch.discount[rows])
 
-        transpose_into(layer_of(buffer, widths, 0, size), batch.obs[rows])
+        mlp.transpose_into(mlp.layer_of(buffer, widths, 0, size), batch.obs[rows])
         head = _evaluate(q, buffer, weights, widths, n.dueling)
         taken = (batch.action[rows], batch.weight[rows])  # pyright: ignore[reportOptionalSubscript]
         losses[k] = _errors(next_q, td_abs[rows], q, goal, taken)
-        hidden, hidden_delta = layer_of(buffer, widths, last, size), layer_of(deltas, widths, last, size)
+        hidden, hidden_delta = mlp.layer_of(buffer, widths, last, size), mlp.layer_of(deltas, widths, last, size)
         _head_backward((weights, slope, head), hidden, next_q, hidden_delta, n.dueling)
-        backward((weights, slope, widths), buffer, deltas, batch.obs[rows])
+        mlp.backward((weights, slope, widths), buffer, deltas, batch.obs[rows])
         if n.noisy:
             _spread(gradient, slope, net.layers, noise[k, 0])
 
-        scale, step = clip_scale(gradient, n.clip), done + k + 1
-        adam((vectors.weights, gradient, vectors.mean, vectors.square), scale, n.lr, ADAM_EPS, step)
+        scale, step = mlp.clip_scale(gradient, n.clip), done + k + 1
+        mlp.adam((vectors.weights, gradient, vectors.mean, vectors.square), scale, n.lr, ADAM_EPS, step)
         if step % n.target_every == 0:
             _move_target(vectors.target, vectors.weights, n.tau)
     return td_abs, losses
@@ -269,14 +253,14 @@ def evaluate_rows(weights: F32, obs: F32, net: Net, n: Numbers, noise: F32) -> F
         plain = np.empty(_plain_size(net.layers), np.float32)
         _compose(plain, weights, net.layers, noise)
         weights = plain
-    buffer = empty_layers(widths, CHUNK)
+    buffer = mlp.empty_layers(widths, CHUNK)
     values = np.empty((len(obs), n.actions), np.float32)
     for begin in range(0, len(obs), CHUNK):
         part = obs[begin : begin + CHUNK]
         q = np.empty((n.actions, len(part)), np.float32)
-        transpose_into(layer_of(buffer, widths, 0, len(part)), part)
+        mlp.transpose_into(mlp.layer_of(buffer, widths, 0, len(part)), part)
         _evaluate(q, buffer, weights, widths, n.dueling)
-        transpose_into(values[begin : begin + CHUNK], q)
+        mlp.transpose_into(values[begin : begin + CHUNK], q)
     return values
 
 

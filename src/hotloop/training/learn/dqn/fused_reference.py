@@ -8,16 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hotloop.training.learn.dqn.state import ADAM_EPS, Transitions
-from hotloop.training.learn.kernels.mlp_reference import (
-    F32,
-    Widths,
-    adam,
-    backward,
-    clip_scale,
-    forward,
-    linear_at,
-    linear_backward,
-)
+from hotloop.training.learn.kernels import mlp_reference as mlp
+from hotloop.training.learn.kernels.mlp_reference import F32, Widths
 
 if TYPE_CHECKING:
     from hotloop.training.learn.dqn.fused import Net, Numbers, Vectors
@@ -29,15 +21,15 @@ def _hidden_size(widths: Widths) -> int:
 
 def _evaluate(weights: F32, obs: F32, widths: Widths, n: Numbers) -> tuple[F32, list[F32]]:
     """Values `[B, A]` and the activations they came from."""
-    activations = forward(weights, widths, obs)
+    activations = mlp.forward(weights, widths, obs)
     hidden, begin = activations[-1], _hidden_size(widths)
     if not n.dueling:
-        weight, bias = linear_at(weights, begin, widths[-1], n.actions)
+        weight, bias = mlp.linear_at(weights, begin, widths[-1], n.actions)
         return hidden @ weight.T + bias, activations
     half = widths[-1] // 2
-    weight, bias = linear_at(weights, begin, half, 1)
+    weight, bias = mlp.linear_at(weights, begin, half, 1)
     value = hidden[:, :half] @ weight.T + bias
-    weight, bias = linear_at(weights, begin + half + 1, half, n.actions)
+    weight, bias = mlp.linear_at(weights, begin + half + 1, half, n.actions)
     advantage = hidden[:, half:] @ weight.T + bias
     return value + advantage - advantage.mean(axis=1, keepdims=True), activations
 
@@ -48,8 +40,8 @@ def _head_backward(nets: tuple[F32, F32, Widths], hidden: F32, delta: F32, n: Nu
     begin = _hidden_size(widths)
 
     def linear_back(begin: int, x: F32, delta: F32) -> F32:
-        weight, _ = linear_at(weights, begin, x.shape[1], delta.shape[1])
-        return linear_backward(weight, linear_at(gradient, begin, x.shape[1], delta.shape[1]), x, delta)
+        weight, _ = mlp.linear_at(weights, begin, x.shape[1], delta.shape[1])
+        return mlp.linear_backward(weight, mlp.linear_at(gradient, begin, x.shape[1], delta.shape[1]), x, delta)
 
     if not n.dueling:
         return linear_back(begin, hidden, delta)
@@ -85,14 +77,12 @@ def _factors(net: Net, noise: F32) -> list[F32]:
 
 
 def _compose(flat: F32, net: Net, noise: F32) -> F32:
-    """Weights of a noisy network for given noise, as a plain network."""
     parts = zip(_cut(flat, net), _factors(net, noise), strict=True)
     composed = [mean if sigma is None else mean + sigma * factor for (mean, sigma), factor in parts]
     return np.concatenate(composed, dtype=np.float32)
 
 
 def _spread(gradient: F32, plain: F32, net: Net, noise: F32) -> None:
-    """Fill in the gradient of a noisy network from that of the plain one."""
     begin = 0
     for (mean, sigma), factor in zip(_cut(gradient, net), _factors(net, noise), strict=True):
         mean[:] = plain[begin : begin + len(mean)]
@@ -125,11 +115,11 @@ def update_many(vectors: Vectors, batch: Transitions, net: Net, n: Numbers, nois
 
         plain, gradient = np.empty_like(weights), np.empty_like(vectors.weights)
         nets = (weights, plain, widths)
-        backward(nets, activations, _head_backward(nets, activations[-1], delta, n))
+        mlp.backward(nets, activations, _head_backward(nets, activations[-1], delta, n))
         _spread(gradient, plain, net, noise[k, 0] if n.noisy else np.empty(0, np.float32))
         step = done + k + 1
-        scale = clip_scale(gradient, n.clip)
-        adam((vectors.weights, gradient, vectors.mean, vectors.square), scale, n.lr, ADAM_EPS, step)
+        scale = mlp.clip_scale(gradient, n.clip)
+        mlp.adam((vectors.weights, gradient, vectors.mean, vectors.square), scale, n.lr, ADAM_EPS, step)
         if step % n.target_every == 0:
             vectors.target[:] += np.float32(n.tau) * (vectors.weights - vectors.target)
     return np.concatenate(errors), np.array(losses, np.float32)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.errors import HotloopError
 from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, Kernel, QRule, Transitions, Updated
-from hotloop.training.learn.flat_params import Arrays, generator_words, take_generator
-from hotloop.training.learn.learner import KernelLearner, TransitionBatch, check_row_count, random_observations
+from hotloop.training.learn.learner import (
+    NoisyLearner,
+    TransitionBatch,
+    check_kernel,
+    check_row_count,
+    random_observations,
+)
 from hotloop.training.learn.networks import check_rows
 
 KERNELS = ("torch", "torch-fused", "compile", "numba")
@@ -23,12 +27,7 @@ def _supported(state: DQNState) -> list[str]:
 
 
 def _make_kernel(name: str, state: DQNState) -> Kernel:
-    if name not in KERNELS:
-        raise HotloopError(f"there is no kernel {name!r}: choose one of {', '.join(KERNELS)}")
-    supported = _supported(state)
-    if name not in supported:
-        what = "network" if state.rule.numba else "loss"
-        raise HotloopError(f"the {name!r} kernel cannot run this {what}: choose one of {', '.join(supported)}")
+    check_kernel(name, KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
         from hotloop.training.learn.dqn.fused import FusedMLP
 
@@ -39,7 +38,7 @@ def _make_kernel(name: str, state: DQNState) -> Kernel:
     return kernels[name](state)
 
 
-class DQN(KernelLearner[DQNConfig, DQNState, Kernel]):
+class DQN(NoisyLearner[DQNConfig, DQNState, Kernel]):
     """A Q-learning agent: acts, learns from batches, and can be saved.
 
     Args:
@@ -53,8 +52,7 @@ class DQN(KernelLearner[DQNConfig, DQNState, Kernel]):
     def __init__(
         self, config: DQNConfig, rule: QRule, *, seed: int = 0, kernel: str = "torch", device: str = "cpu"
     ) -> None:
-        super().__init__(config, DQNState(config, rule, seed, device), _make_kernel, kernel)
-        self._noise = np.random.Generator(np.random.PCG64(seed))
+        super().__init__(config, DQNState(config, rule, seed, device), _make_kernel, kernel, seed)
 
     def supported_kernels(self) -> list[str]:
         """Names of the kernels that can run this learner, the reference first."""
@@ -112,16 +110,6 @@ class DQN(KernelLearner[DQNConfig, DQNState, Kernel]):
         """Draw noise for factorised noisy layers: `f(x) = sign(x) √|x|` of standard normal numbers."""
         x = self._noise.standard_normal(shape, dtype=np.float32)
         return np.sign(x) * np.sqrt(np.abs(x))
-
-    def tensors(self) -> Arrays:
-        """Copy the whole state of the learner, including the generator of its noise."""
-        return {**super().tensors(), "noise_generator": generator_words(self._noise)}
-
-    def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Restore the state that `tensors` returned; see `KernelLearner.load`."""
-        noise = take_generator(arrays)
-        super().load(arrays)
-        self._noise.bit_generator.state = noise
 
 
 def random_dqn_batch(config: DQNConfig, updates: int, rng: np.random.Generator) -> Transitions:

@@ -46,20 +46,14 @@ class DQNConfig:
 
 
 class Transitions(NamedTuple):
-    """R transitions. Learners accept any `TransitionBatch`; this is the plainest one."""
+    """R transitions: the plainest `TransitionBatch`, which describes the fields."""
 
     obs: NDArray
-    """`[R, ...]`."""
     action: NDArray
-    """int64 `[R]`, or for SAC float32 `[R, A]`."""
     reward: F32
-    """`[R]`, summed over n steps if n > 1."""
     next_obs: NDArray
-    """`[R, ...]`."""
     discount: F32
-    """`[R]`: γⁿ, and 0 where the episode terminated."""
     weight: F32 | None = None
-    """Importance weights `[R]`; None means 1."""
 
 
 class Updated(NamedTuple):
@@ -110,7 +104,6 @@ class DQNState:
 
     def __init__(self, config: DQNConfig, rule: QRule, seed: int, device: str) -> None:
         network = build_seeded(lambda: QNetwork(config.shape), seed, device)
-        assert isinstance(network, QNetwork)
         self.config = config
         self.rule = rule
         self.device = device

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -17,13 +18,15 @@ from hotloop.training.learn.dqn.state import Transitions, Updated
 from hotloop.training.learn.flat_params import Arrays
 from hotloop.training.learn.frame_dqn.state import (
     FrameDQNConfig,
-    FrameDQNKernel,
     FrameDQNState,
     FrameQRule,
     statistics,
 )
 from hotloop.training.learn.learner import F32, KernelLearner, TimePhase, TransitionBatch, check_row_count
 from hotloop.training.state_checks import array_of
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.frame_dqn.torch_kernels import Plain
 
 FRAME_KERNELS = ("torch", "lean", "compile")
 RECORDED_PHASES = {
@@ -42,7 +45,7 @@ def as_span(name: str, /) -> AbstractContextManager[object]:
     return span(f"dqn.{name.replace(' ', '_')}", RECORDED_PHASES[name])
 
 
-def _make_kernel(name: str, state: FrameDQNState) -> FrameDQNKernel:
+def _make_kernel(name: str, state: FrameDQNState) -> Plain:
     from hotloop.training.learn.frame_dqn import torch_kernels as kernels
 
     if name not in FRAME_KERNELS:
@@ -50,7 +53,7 @@ def _make_kernel(name: str, state: FrameDQNState) -> FrameDQNKernel:
     return {"torch": kernels.Plain, "lean": kernels.Lean, "compile": kernels.Compiled}[name](state)
 
 
-class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, FrameDQNKernel]):
+class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, "Plain"]):
     """A Q-learning agent on frames: acts, learns from batches, and can be saved.
 
     Args:

@@ -49,12 +49,11 @@ class FramePolicy:
     Args:
         shape: Shape of the network.
         exploration: Schedule of ε.
-        device: Device of the network.
     """
 
-    def __init__(self, shape: FrameQShape, exploration: Exploration, device: str = "cpu") -> None:
-        self._network = FrameQNetwork(shape).to(device).eval().requires_grad_(False)
-        self._forward = FoldedForward(shape, device)
+    def __init__(self, shape: FrameQShape, exploration: Exploration) -> None:
+        self._network = FrameQNetwork(shape).eval().requires_grad_(False)
+        self._forward = FoldedForward(shape, "cpu")
         self._exploration = exploration
         self._actions = shape.actions
         self._held_action = np.zeros(0, np.int64)

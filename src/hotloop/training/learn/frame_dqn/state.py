@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
-from hotloop.training.learn.learner import TimePhase
 
 ADAM_EPS = 1e-5
 """Between torch's default, which amplifies the noise of tiny gradients, and Rainbow's, larger than many gradients."""
@@ -173,7 +172,6 @@ class FrameDQNState:
 
     def __init__(self, config: FrameDQNConfig, rule: FrameQRule, seed: int, device: str) -> None:
         network = build_seeded(lambda: FrameQNetwork(config.shape), seed, device)
-        assert isinstance(network, FrameQNetwork)
         self.config = config
         self.rule = rule
         self.device = device
@@ -194,26 +192,6 @@ class FrameDQNState:
             **{f"online.statistics.{name}": each for name, each in statistics(self.network).items()},
             **{f"target.statistics.{name}": each for name, each in statistics(self.target_network).items()},
         }
-
-
-class FrameDQNKernel(Protocol):
-    """One implementation of the update: it advances a FrameDQNState in place."""
-
-    def update(self, rows: tuple[NDArray, ...], timed: TimePhase) -> tuple[Tensor, Tensor]:
-        """Do one update.
-
-        Args:
-            rows: Observations, actions, rewards, next observations, discounts and importance weights of B transitions.
-            timed: Times the phases.
-
-        Returns:
-            |TD error| `[B]` and the loss.
-        """
-        ...
-
-    def q_values(self, obs: NDArray) -> Tensor:
-        """Values `[N, A]` of the online network for observations `[N, stack, side, side]`, uint8."""
-        ...
 
 
 def check_frames(obs: NDArray, shape: FrameQShape) -> None:

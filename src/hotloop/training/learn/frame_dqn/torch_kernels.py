@@ -70,7 +70,15 @@ class Plain:
         self._scaler = torch.amp.GradScaler(self._kind, init_scale=state.loss_scale, enabled=half)
 
     def update(self, rows: Rows, timed: TimePhase) -> tuple[Tensor, Tensor]:
-        """Do one update; return |TD error| `[B]` and the loss."""
+        """Do one update of the state, in place.
+
+        Args:
+            rows: Observations, actions, rewards, next observations, discounts and importance weights of B transitions.
+            timed: Times the phases.
+
+        Returns:
+            |TD error| `[B]` and the loss.
+        """
         state, parts = self.state, self.state.config.accumulate
         self._zero_grad()
         errors, losses = [], []
@@ -140,7 +148,6 @@ class Plain:
         return self._tensor(obs).float() / 255
 
     def _prepare(self) -> None:
-        """Make the optimiser."""
         self.optimiser = self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
 
     def _zero_grad(self) -> None:
@@ -160,7 +167,6 @@ class Plain:
 
     @torch.no_grad()
     def _update_target(self) -> None:
-        """Move the target's weights and statistics."""
         state = self.state
         online = dict(state.network.named_parameters()) | statistics(state.network)
         target = dict(state.target_network.named_parameters()) | statistics(state.target_network)

@@ -13,23 +13,8 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from hotloop.training.learn.kernels.mlp import (
-    CHUNK,
-    F32,
-    FAST,
-    Widths,
-    adam,
-    backward,
-    clip_scale,
-    empty_layers,
-    evaluate_linear,
-    forward,
-    inner,
-    layer_of,
-    linear_at,
-    linear_backward,
-    transpose_into,
-)
+from hotloop.training.learn.kernels import mlp
+from hotloop.training.learn.kernels.mlp import CHUNK, F32, FAST, Widths, inner
 from hotloop.training.learn.ppo.state import ADAM_EPS, PPOState, Rollout
 
 
@@ -59,8 +44,8 @@ class Numbers(NamedTuple):
 def _tower(out: F32, buffer: F32, weights: F32, widths: Widths) -> None:
     """Write the output `[outputs, B]` of one network for the input in the buffer's first layer."""
     columns = out.shape[1]
-    head = forward(buffer, weights, widths, columns)
-    evaluate_linear(weights, head, layer_of(buffer, widths, len(widths) - 1, columns), out)
+    head = mlp.forward(buffer, weights, widths, columns)
+    mlp.evaluate_linear(weights, head, mlp.layer_of(buffer, widths, len(widths) - 1, columns), out)
 
 
 @inner()
@@ -69,11 +54,11 @@ def _tower_backward(nets: tuple[F32, F32, Widths], buffer: F32, deltas: F32, del
     weights, gradient, widths = nets
     columns, last = delta.shape[1], len(widths) - 1
     begin = len(weights) - len(delta) * (widths[last] + 1)
-    layer = linear_at(weights, begin, widths[last], len(delta))
-    slope = linear_at(gradient, begin, widths[last], len(delta))
-    hidden, hidden_delta = layer_of(buffer, widths, last, columns), layer_of(deltas, widths, last, columns)
-    linear_backward(layer, slope, hidden, delta, hidden_delta)
-    backward(nets, buffer, deltas, input_rows)
+    layer = mlp.linear_at(weights, begin, widths[last], len(delta))
+    slope = mlp.linear_at(gradient, begin, widths[last], len(delta))
+    hidden, hidden_delta = mlp.layer_of(buffer, widths, last, columns), mlp.layer_of(deltas, widths, last, columns)
+    mlp.linear_backward(layer, slope, hidden, delta, hidden_delta)
+    mlp.backward(nets, buffer, deltas, input_rows)
 
 
 @inner(fastmath=FAST)
@@ -150,8 +135,8 @@ def update_many(
         `[U, 5]`: policy loss, value loss, entropy, KL divergence, fraction of clipped rows.
     """
     updates, size = order.shape
-    policy_buffer, value_buffer = empty_layers(widths, size), empty_layers(widths, size)
-    deltas, rows = empty_layers(widths, size), np.empty((size, widths[0]), np.float32)
+    policy_buffer, value_buffer = mlp.empty_layers(widths, size), mlp.empty_layers(widths, size)
+    deltas, rows = mlp.empty_layers(widths, size), np.empty((size, widths[0]), np.float32)
     logits, slope = np.empty((n.actions, size), np.float32), np.empty((n.actions, size), np.float32)
     value, value_slope = np.empty((1, size), np.float32), np.empty((1, size), np.float32)
     action, log_prob = np.empty(size, np.int64), np.empty(size, np.float32)
@@ -168,15 +153,15 @@ def update_many(
             advantage[k], goal[k] = rollout.advantage[row], rollout.returns[row]
         if n.normalise:
             _normalise(advantage)
-        transpose_into(layer_of(policy_buffer, widths, 0, size), rows)
-        transpose_into(layer_of(value_buffer, widths, 0, size), rows)
+        mlp.transpose_into(mlp.layer_of(policy_buffer, widths, 0, size), rows)
+        mlp.transpose_into(mlp.layer_of(value_buffer, widths, 0, size), rows)
         _tower(logits, policy_buffer, vectors.weights[:cut], widths)
         _tower(value, value_buffer, vectors.weights[cut:], widths)
         _policy_slope(slope, logits, (action, log_prob, advantage), n, stats[u])
         _value_slope(value_slope, value, goal, n.value_weight, stats[u])
         _tower_backward((vectors.weights[:cut], gradient[:cut], widths), policy_buffer, deltas, slope, rows)
         _tower_backward((vectors.weights[cut:], gradient[cut:], widths), value_buffer, deltas, value_slope, rows)
-        scale = clip_scale(gradient, n.max_grad_norm)
+        scale = mlp.clip_scale(gradient, n.max_grad_norm)
         for begin, end, lr in ((0, cut, n.policy_lr), (cut, len(gradient), n.value_lr)):
             parts = (
                 vectors.weights[begin:end],
@@ -184,22 +169,22 @@ def update_many(
                 vectors.mean[begin:end],
                 vectors.square[begin:end],
             )
-            adam(parts, scale, lr, ADAM_EPS, done + u + 1)
+            mlp.adam(parts, scale, lr, ADAM_EPS, done + u + 1)
     return stats
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
 def evaluate_rows(weights: F32, obs: F32, widths: Widths, actions: int, cut: int) -> tuple[F32, F32]:
     """Logits `[N, A]` and values `[N]` of observations `[N, F]`."""
-    buffer = empty_layers(widths, CHUNK)
+    buffer = mlp.empty_layers(widths, CHUNK)
     logits, values = np.empty((len(obs), actions), np.float32), np.empty(len(obs), np.float32)
     for begin in range(0, len(obs), CHUNK):
         part = obs[begin : begin + CHUNK]
         out, value = np.empty((actions, len(part)), np.float32), np.empty((1, len(part)), np.float32)
-        transpose_into(layer_of(buffer, widths, 0, len(part)), part)
+        mlp.transpose_into(mlp.layer_of(buffer, widths, 0, len(part)), part)
         _tower(out, buffer, weights[:cut], widths)
         _tower(value, buffer, weights[cut:], widths)
-        transpose_into(logits[begin : begin + CHUNK], out)
+        mlp.transpose_into(logits[begin : begin + CHUNK], out)
         for k in range(len(part)):
             values[begin + k] = value[0, k]
     return logits, values

@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.training.learn.kernels.mlp_reference import (
-    F32,
-    Linear,
-    Widths,
-    adam,
-    backward,
-    clip_scale,
-    forward,
-    linear_at,
-    linear_backward,
-)
+from hotloop.training.learn.kernels import mlp_reference as mlp
+from hotloop.training.learn.kernels.mlp_reference import F32, Linear, Widths
 from hotloop.training.learn.ppo.state import ADAM_EPS, Rollout
 
 if TYPE_CHECKING:
@@ -25,13 +16,12 @@ if TYPE_CHECKING:
 
 
 def _head(flat: F32, widths: Widths, outputs: int) -> Linear:
-    """The last layer of a network, as a view."""
-    return linear_at(flat, len(flat) - outputs * (widths[-1] + 1), widths[-1], outputs)
+    return mlp.linear_at(flat, len(flat) - outputs * (widths[-1] + 1), widths[-1], outputs)
 
 
 def _tower(weights: F32, widths: Widths, outputs: int, obs: F32) -> tuple[F32, list[F32]]:
     """Output `[B, outputs]` of one network and the activations it came from."""
-    activations = forward(weights, widths, obs)
+    activations = mlp.forward(weights, widths, obs)
     weight, bias = _head(weights, widths, outputs)
     return activations[-1] @ weight.T + bias, activations
 
@@ -41,7 +31,7 @@ def _tower_backward(nets: tuple[F32, F32, Widths], activations: list[F32], delta
     weights, gradient, widths = nets
     weight, _ = _head(weights, widths, delta.shape[1])
     slope = _head(gradient, widths, delta.shape[1])
-    backward(nets, activations, linear_backward(weight, slope, activations[-1], delta))
+    mlp.backward(nets, activations, mlp.linear_backward(weight, slope, activations[-1], delta))
 
 
 def _policy_slope(logits: F32, old: tuple[NDArray[np.int64], F32, F32], n: Numbers) -> tuple[F32, list[float]]:
@@ -82,8 +72,8 @@ def update_many(
         _tower_backward((vectors.weights[cut[0]], gradient[cut[0]], widths), for_policy, slope)
         by_value = np.float32(2 * n.value_weight / len(rows)) * error
         _tower_backward((vectors.weights[cut[1]], gradient[cut[1]], widths), for_value, by_value)
-        scale = clip_scale(gradient, n.max_grad_norm)
+        scale = mlp.clip_scale(gradient, n.max_grad_norm)
         for part, lr in zip(cut, (n.policy_lr, n.value_lr), strict=True):
             moments = (vectors.mean[part], vectors.square[part])
-            adam((vectors.weights[part], gradient[part], *moments), scale, lr, ADAM_EPS, done + u + 1)
+            mlp.adam((vectors.weights[part], gradient[part], *moments), scale, lr, ADAM_EPS, done + u + 1)
     return np.array(stats, np.float32)

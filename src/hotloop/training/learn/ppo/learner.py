@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.errors import HotloopError
-from hotloop.training.learn.learner import F32, KernelLearner, check_row_count, random_observations
+from hotloop.training.learn.learner import F32, KernelLearner, check_kernel, check_row_count, random_observations
 from hotloop.training.learn.networks import check_rows
 from hotloop.training.learn.ppo.state import Kernel, PPOConfig, PPORule, PPOState, PPOUpdated, Rollout
 
@@ -43,12 +42,7 @@ def _supported(state: PPOState) -> list[str]:
 
 
 def _make_kernel(name: str, state: PPOState) -> Kernel:
-    if name not in PPO_KERNELS:
-        raise HotloopError(f"there is no kernel {name!r}: choose one of {', '.join(PPO_KERNELS)}")
-    supported = _supported(state)
-    if name not in supported:
-        what = "network" if state.rule.numba else "loss"
-        raise HotloopError(f"the {name!r} kernel cannot run this {what}: choose one of {', '.join(supported)}")
+    check_kernel(name, PPO_KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
         from hotloop.training.learn.ppo.fused import FusedMLP
 

@@ -100,11 +100,7 @@ class PPOState:
     """Both networks with Adam's moments, and the number of updates (minibatches)."""
 
     def __init__(self, config: PPOConfig, rule: PPORule, seed: int, device: str) -> None:
-        def make() -> ActorCritic:
-            return ActorCritic(config.observation, config.actions, config.hidden)
-
-        network = build_seeded(make, seed, device)
-        assert isinstance(network, ActorCritic)
+        network = build_seeded(lambda: ActorCritic(config.observation, config.actions, config.hidden), seed, device)
         self.config = config
         self.rule = rule
         self.device = device

@@ -20,15 +20,8 @@ from torch import Tensor, nn
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
-from hotloop.training.learn.flat_params import (
-    Arrays,
-    FlatNetwork,
-    assign,
-    build_seeded,
-    copy_to_host,
-    match_arrays,
-    take_updates,
-)
+from hotloop.training.learn import flat_params
+from hotloop.training.learn.flat_params import Arrays, FlatNetwork
 from hotloop.training.learn.ppo.learner import Acted, sample_actions
 from hotloop.training.learn.ppo.state import ADAM_EPS
 from hotloop.training.learn.ricochet_ppo.image_reader import Reading
@@ -127,8 +120,7 @@ class BoardPPO:
     kernel = "torch"
 
     def __init__(self, config: BoardPPOConfig, loss: BoardLoss, *, seed: int = 0, device: str = "cpu") -> None:
-        network = build_seeded(lambda: BoardNetwork(config.shape), seed, device)
-        assert isinstance(network, BoardNetwork)
+        network = flat_params.build_seeded(lambda: BoardNetwork(config.shape), seed, device)
         self.config, self.device, self.network = config, device, network
         self._loss = loss
         self._flat = FlatNetwork(network)
@@ -209,7 +201,7 @@ class BoardPPO:
     def tensors(self) -> Arrays:
         """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
         tensors = self._flat.checkpoint_tensors("board")
-        return {**copy_to_host(tensors), "updates": np.array(self.updates, dtype=np.int64)}
+        return {**flat_params.copy_to_host(tensors), "updates": np.array(self.updates, dtype=np.int64)}
 
     def load(self, arrays: Mapping[str, NDArray]) -> None:
         """Restore the state that `tensors` returned.
@@ -217,9 +209,9 @@ class BoardPPO:
         Raises:
             HotloopError: An array is missing, has another shape or is not finite. The learner is unchanged then.
         """
-        pairs = match_arrays(self._flat.checkpoint_tensors("board"), arrays)
-        self.updates = take_updates(arrays)
-        assign(pairs)
+        pairs = flat_params.match_arrays(self._flat.checkpoint_tensors("board"), arrays)
+        self.updates = flat_params.take_updates(arrays)
+        flat_params.assign(pairs)
         self._optimiser = self._make_optimiser()
 
     def _make_optimiser(self) -> torch.optim.Adam:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -13,17 +14,19 @@ from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
 from hotloop.training.learn.dqn.state import Transitions
-from hotloop.training.learn.flat_params import Arrays, generator_words, take_generator
 from hotloop.training.learn.learner import (
     F32,
-    KernelLearner,
+    NoisyLearner,
     TimePhase,
     TransitionBatch,
     check_row_count,
     random_observations,
 )
 from hotloop.training.learn.sac.networks import squash
-from hotloop.training.learn.sac.state import Noise, SACConfig, SACKernel, SACRule, SACState, SACUpdated
+from hotloop.training.learn.sac.state import Noise, SACConfig, SACRule, SACState, SACUpdated
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.sac.torch_kernels import Plain
 
 SAC_KERNELS = ("torch", "lean")
 RECORDED_PHASES = {
@@ -47,7 +50,7 @@ def as_span(name: str, /) -> AbstractContextManager[object]:
     return span(f"sac.{name.replace(' ', '_')}", RECORDED_PHASES.get(name, Phase.FORWARD))
 
 
-def _make_kernel(name: str, state: SACState) -> SACKernel:
+def _make_kernel(name: str, state: SACState) -> Plain:
     from hotloop.training.learn.sac import torch_kernels
 
     if name not in SAC_KERNELS:
@@ -58,7 +61,7 @@ def _make_kernel(name: str, state: SACState) -> SACKernel:
     return {"torch": torch_kernels.Plain, "lean": torch_kernels.Lean}[name](state)
 
 
-class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
+class SAC(NoisyLearner[SACConfig, SACState, "Plain"]):
     """A soft actor-critic: acts, learns from batches, and can be saved.
 
     Args:
@@ -72,8 +75,7 @@ class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
     def __init__(
         self, config: SACConfig, rule: SACRule, *, seed: int = 0, kernel: str = "lean", device: str = "cpu"
     ) -> None:
-        super().__init__(config, SACState(config, rule, seed, device), _make_kernel, kernel)
-        self._noise = np.random.Generator(np.random.PCG64(seed))
+        super().__init__(config, SACState(config, rule, seed, device), _make_kernel, kernel, seed)
 
     def supported_kernels(self) -> list[str]:
         """Names of the kernels that can run this learner, the reference first."""
@@ -85,11 +87,6 @@ class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
         copy.load(self.tensors())
         batch = random_sac_batch(self.config, updates, np.random.default_rng(0))
         return lambda: copy.update(batch)
-
-    @property
-    def networks(self) -> tuple[torch.nn.Module, torch.nn.Module]:
-        """The policy and the critics, for inspection."""
-        return self._state.policy, self._state.critics
 
     def greedy(self, obs: NDArray) -> F32:
         """Most likely actions `[N, A]`, each number from -1 to 1, for observations `[N, ...]`."""
@@ -130,16 +127,6 @@ class SAC(KernelLearner[SACConfig, SACState, SACKernel]):
 
     def _normal(self, *shape: int) -> torch.Tensor:
         return torch.from_numpy(self._noise.standard_normal(shape, dtype=np.float32)).to(self._state.device)
-
-    def tensors(self) -> Arrays:
-        """Copy the whole state of the learner, including the generator of its noise."""
-        return {**super().tensors(), "noise_generator": generator_words(self._noise)}
-
-    def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Restore the state that `tensors` returned; see `KernelLearner.load`."""
-        noise = take_generator(arrays)
-        super().load(arrays)
-        self._noise.bit_generator.state = noise
 
 
 def random_sac_batch(config: SACConfig, updates: int, rng: np.random.Generator) -> Transitions:

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
-from hotloop.training.learn.learner import F32, TimePhase
+from hotloop.training.learn.learner import F32
 from hotloop.training.learn.sac.networks import Critics, Policy, SACShape
 
 ADAM_EPS = 1e-8
@@ -108,7 +108,6 @@ class SACState:
     def __init__(self, config: SACConfig, rule: SACRule, seed: int, device: str) -> None:
         policy = build_seeded(lambda: Policy(config.shape), seed, device)
         critics = build_seeded(lambda: Critics(config.shape), seed + 1, device)
-        assert isinstance(policy, Policy) and isinstance(critics, Critics)
         self.config = config
         self.rule = rule
         self.device = device
@@ -132,24 +131,3 @@ class SACState:
             **{f"target.weights.{name}": view for name, view in target.items()},
             "temperature": self.temperature,
         }
-
-
-class SACKernel(Protocol):
-    """One implementation of the update: it advances a SACState in place."""
-
-    def update(self, rows: tuple[NDArray, ...], noise: Noise, timed: TimePhase) -> Tensor:
-        """Do one update.
-
-        Args:
-            rows: Observations, actions, rewards, next observations and discounts of B transitions.
-            noise: Its random numbers.
-            timed: Times the phases and their parts: convolutions, linear layers, backward pass, Adam.
-
-        Returns:
-            The five numbers of `SACUpdated`, `[5]`.
-        """
-        ...
-
-    def policy(self, obs: NDArray) -> tuple[Tensor, Tensor]:
-        """Mean and log standard deviation of the actions for observations `[N, ...]`."""
-        ...

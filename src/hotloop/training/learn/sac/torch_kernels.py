@@ -38,7 +38,16 @@ class Plain:
         self._timed: TimePhase = untimed
 
     def update(self, rows: Rows, noise: Noise, timed: TimePhase) -> Tensor:
-        """Do one update; return critic loss, actor loss, temperature, entropy and mean value, `[5]`."""
+        """Do one update of the state, in place.
+
+        Args:
+            rows: Observations, actions, rewards, next observations and discounts of B transitions.
+            noise: Its random numbers.
+            timed: Times the phases and their parts: convolutions, linear layers, backward pass, Adam.
+
+        Returns:
+            The five numbers of `SACUpdated`, `[5]`.
+        """
         state, self._timed = self.state, timed
         with timed("input"):
             obs, next_obs, action, reward, discount = self._tensors(rows, noise)
@@ -118,13 +127,11 @@ class Plain:
         return x.flatten(1)
 
     def _sample_action(self, features: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions of the policy, and their log densities."""
         with self._timed("fc"):
             mean, log_std = self.state.policy(features)
             return squash(mean, log_std, noise)
 
     def _policy_features(self, x: Tensor) -> Tensor:
-        """Input of the policy's layers for observations."""
         shape, state = self.state.config.shape, self.state
         if not shape.has_frames:
             return x
@@ -155,7 +162,6 @@ class Plain:
 
     @torch.no_grad()
     def _update_temperature(self, log_prob: Tensor) -> None:
-        """Move log α by Adam."""
         state = self.state
         step, (log_alpha, mean, square) = state.updates + 1, state.temperature.unbind()
         gradient = state.rule.temperature_gradient(log_prob, state.config.entropy_goal)
@@ -166,7 +172,6 @@ class Plain:
 
     @torch.no_grad()
     def _update_target(self) -> None:
-        """Move the target critics."""
         state = self.state
         ours = dict(state.critics.named_parameters())
         for name, parameter in state.target.named_parameters():
@@ -243,7 +248,6 @@ class Lean(Plain):
 
     @property
     def _stride(self) -> int:
-        """Stride of the first convolution after folding."""
         return self.state.config.shape.convs[0][2] // self._fold
 
     def _critic_features(self, critics: Critics, x: Tensor) -> list[Tensor]:
