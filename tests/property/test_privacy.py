@@ -8,8 +8,8 @@ import string
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command, redacted_text
-from hotloop.profiling.recorder.privacy.source import Source
+from hotloop.profiling.recorder.privacy.redact_source import Source
+from hotloop.profiling.recorder.privacy.redact_text import redacted, redacted_command, redacted_text
 
 # Any password a person might choose. It starts and ends with letters, so that a match is not a coincidence.
 ODD = string.ascii_letters + string.digits + "-_.!$%*+~^"

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Train, explain, save a GIF; return the exit code."""
     from hotloop.cli.recording import ProfileOptions, TrainingRecording
-    from hotloop.run_directory import default_path
+    from hotloop.default_run_path import default_path
     from hotloop.training.registry import pipeline
     from hotloop.training.run.config_checks import require_training
     from hotloop.training.run.options import Options

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hotloop.profiling.diagnosis.finding import Finding
-from hotloop.profiling.diagnosis.pricing import settle
+from hotloop.profiling.diagnosis.ranking import settle
 from hotloop.profiling.diagnosis.rules import find_causes
 from hotloop.profiling.diagnosis.time_slices import study
 from hotloop.profiling.trace.hot_lines import hot_lines

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.selection import bare_name, most_time
+from hotloop.profiling.diagnosis.claims import bare_name, most_time
 from hotloop.profiling.diagnosis.time_slices import Atom, Line, Loop
 from hotloop.profiling.trace.model import Node, Process, Thread
 

@@ -1,4 +1,4 @@
-"""From causes to findings: predicts the gain of each fix, counts no time for two causes, and ranks by gain.
+"""From a cause to a finding: predicts the gain of its fix, with an interval.
 
 The predicted gain is Amdahl's law on the claimed share, plus the time that the rest loses because the cause empties the
 caches. Its 90 % interval combines the errors of the stack samples (binomial per node, because a node's self time is
@@ -8,18 +8,16 @@ exact), of the residual and of the cold caches.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices, most_time
 from hotloop.profiling.diagnosis.evidence import hot_lines, percent
 from hotloop.profiling.diagnosis.finding import Cause, Finding, amdahl
-from hotloop.profiling.diagnosis.selection import indices, most_time
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 
 Z90 = 1.645
 """Standard normal quantile: 90 % lie within this many standard errors."""
-LEAST_GAIN = 1.03
-LEAST_LOW = 1.01
 LESS, MORE = 0.85, 1.4
 """A profile of the slow version does not show how a fix affects the rest of the loop (caches, allocator, page faults).
 In the zoo, measured gains were between these powers of the gain from the claimed time alone."""
@@ -29,28 +27,6 @@ COLD_NS, COLD_OF_SWEEP, COLD_OF_REST = 300_000, 0.3, 0.3
 LEAST_SWEEP_NS = 50_000
 """A shorter sweep moves at most a megabyte and leaves the caches intact."""
 LEAST_COLD = 0.01
-
-
-def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
-    """Turn causes into findings, best first. Time that several causes claim is counted for one of them.
-
-    Specific causes come before general ones, then larger gains before smaller. The gain of a cause is computed from the
-    time it has left, and the cause is dropped if the gain is too small.
-    """
-    taken: set[int] = set()
-    findings: list[Finding] = []
-    for cause in sorted(causes, key=lambda each: (each.general, -_gain(loop, each), each.rule)):
-        free = cause.atoms - taken or (cause.atoms if cause.informs else frozenset())
-        atoms = [loop.atoms[i] for i in sorted(free)]
-        if not atoms:
-            continue
-        finding = price(loop, cause, atoms)
-        if cause.informs:
-            findings.append(finding)
-        elif finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW**LESS:
-            findings.append(finding)
-            taken |= cause.atoms
-    return sorted(findings, key=lambda each: (-each.score, each.rule, each.file, each.line))
 
 
 def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
@@ -125,7 +101,3 @@ def span_name(loop: Loop, atom: Atom) -> str:
         if node.kind == "span":
             return node.name
     return atom.node.name
-
-
-def _gain(loop: Loop, cause: Cause) -> float:
-    return amdahl(loop.share(loop.atoms[i] for i in cause.atoms), cause.residual.mid)

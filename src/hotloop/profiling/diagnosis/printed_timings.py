@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import bare_name, indices
 from hotloop.profiling.diagnosis.evidence import duration, percent, size
-from hotloop.profiling.diagnosis.selection import bare_name, indices
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.printed_timings import Claim, LayerWork
 

@@ -16,14 +16,14 @@ from pathlib import Path
 import psutil
 
 from hotloop.clock import wall_ns
+from hotloop.default_run_path import default_path
 from hotloop.errors import HotloopError
 from hotloop.files import make_private, open_private
 from hotloop.profiling.recorder.machine import describe_host, describe_machine, library_versions
 from hotloop.profiling.recorder.options import RecordOptions
-from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command
+from hotloop.profiling.recorder.privacy.redact_text import redacted, redacted_command
 from hotloop.profiling.trace.liveness import state_of_exit
 from hotloop.profiling.trace.model import FORMAT_VERSION
-from hotloop.run_directory import default_path
 
 MANIFEST = "run.json"
 SPARE_BYTES = 2048

@@ -48,8 +48,8 @@ def claim_run(options: ScriptOptions) -> Path | None:
         ScriptNotFound: There is no such script or module.
         HotloopError: The directory is not empty.
     """
+    from hotloop.default_run_path import default_path
     from hotloop.profiling.recorder.manifest import claim, describe_run
-    from hotloop.run_directory import default_path
 
     _require_module(options.target) if options.is_module else _require_script(options.target)
     name = options.target.rpartition(".")[2] if options.is_module else options.target

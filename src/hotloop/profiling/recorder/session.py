@@ -18,16 +18,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns
+from hotloop.default_run_path import default_path
 from hotloop.errors import HotloopError, exit_code_of
 from hotloop.json_types import Json
 from hotloop.notice import notice
-from hotloop.profiling.recorder.background import Recorder
 from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
 from hotloop.profiling.recorder.manifest import claim, describe_run, finish
 from hotloop.profiling.recorder.options import RecordOptions
-from hotloop.profiling.recorder.privacy.redact import redacted_text
+from hotloop.profiling.recorder.privacy.redact_text import redacted_text
 from hotloop.profiling.recorder.process_memory import cuda_in_use
-from hotloop.run_directory import default_path
+from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.spans import hot_path, registry
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hotloop.json_types import Json
-from hotloop.profiling.recorder.privacy.redact import redacted_text
-from hotloop.profiling.recorder.privacy.source import redacted_source
+from hotloop.profiling.recorder.privacy.redact_source import redacted_source
+from hotloop.profiling.recorder.privacy.redact_text import redacted_text
 from hotloop.profiling.trace.source_text import digest_of
 from hotloop.profiling.trace.stream_store import write_json
 

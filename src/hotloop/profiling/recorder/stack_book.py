@@ -11,7 +11,7 @@ import numpy as np
 import hotloop
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.line_table import UNIT_BYTES, Position, positions
-from hotloop.profiling.recorder.privacy.source import redacted_source_line
+from hotloop.profiling.recorder.privacy.redact_source import redacted_source_line
 from hotloop.profiling.recorder.stack_sampler import CodeRow, Ints, StackRow
 
 MAX_STACKS = 20_000

@@ -14,10 +14,10 @@ from hotloop.clock import now_ns, wall_ns
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
 from hotloop.profiling.recorder.call_tree.thread_totals import SAMPLE_SUMS, Account
+from hotloop.profiling.recorder.node_names import node_entries
 from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.printed_timings.collect import Book
-from hotloop.profiling.recorder.privacy.redact import redacted_command, redacted_strings
-from hotloop.profiling.recorder.stack_names import node_entries
+from hotloop.profiling.recorder.privacy.redact_text import redacted_command, redacted_strings
 from hotloop.profiling.trace.stream_store import Columns, ProcessFiles, write_json
 from hotloop.spans import registry
 

@@ -10,7 +10,7 @@ import numpy as np
 from hotloop.clock import now_ns
 from hotloop.spans import span
 from hotloop.training.collect.interface import CollectError, Episode, Figure, Job, Policy
-from hotloop.training.replay.ring import Ring
+from hotloop.training.replay.ring_layout import Ring
 from hotloop.training.replay.writers import LaneWriter
 
 if TYPE_CHECKING:

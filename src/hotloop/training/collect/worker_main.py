@@ -26,7 +26,7 @@ from hotloop.training.collect.control_block import ControlBlock, ControlHandle
 from hotloop.training.collect.interface import Episode, Job, Recipe
 from hotloop.training.collect.player import Player
 from hotloop.training.collect.weights import Subscriber, WeightsHandle
-from hotloop.training.replay.ring import Handle, Ring
+from hotloop.training.replay.ring_layout import Handle, Ring
 from hotloop.training.worker_process import end_with_parent
 
 HEARTBEAT_MS = 200

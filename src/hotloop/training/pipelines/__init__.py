@@ -1,1 +1,1 @@
-"""The training pipelines: one file each, in which a training step can be read from top to bottom."""
+"""The training pipelines, one file each: configuration, agent, `collect`, `learn`, the loss, and last the loop."""

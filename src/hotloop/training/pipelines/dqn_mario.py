@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.training_run import TrainingRun
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(mario.GameOptions):
     """dqn-mario. The defaults are the preset `fast`."""
 

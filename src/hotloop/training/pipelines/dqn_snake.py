@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.training_run import TrainingRun
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(snake.GameOptions):
     """dqn-snake. The defaults are the preset `fast`."""
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 POLICY = span("recurrent_policy_forward", Phase.ACT)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(ricochet.GameOptions):
     """ppo-ricochet. The defaults are the preset `fast`."""
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from hotloop.training.run.update_report import UpdateReport
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Config(carracing.GameOptions):
     """sac-carracing. The defaults are the preset `fast`."""
 
@@ -293,7 +293,10 @@ def learn(training: Training, timed: Laps) -> None:
 
 
 def critic_target(next_q: Tensor, log_prob: Tensor, reward: Tensor, discount: Tensor, alpha: Tensor) -> Tensor:
-    """Return `r + d · (min_i Q⁻_i(s', a') − α log π(a'|s'))`, `[B]`, with `a' ~ π(s')`; next_q is `[2, B]`."""
+    """Return `r + d · (min_i Q⁻_i(s', a') − α log π(a'|s'))`, `[B]`, with `a' ~ π(s')`; next_q is `[2, B]`.
+
+    d is γ, and 0 behind a terminal step.
+    """
     return reward + discount * (next_q.amin(dim=0) - alpha * log_prob)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.frames import FrameReplay
-from hotloop.training.replay.ring import Handle, ReplayError
+from hotloop.training.replay.ring_layout import Handle, ReplayError
 from hotloop.training.replay.samplers import Prioritised
 from hotloop.training.replay.vector import VectorReplay
 from hotloop.training.replay.writers import FrameWriter, VectorWriter

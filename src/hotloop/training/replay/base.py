@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hotloop.training.replay.ring import Handle, Ring
+from hotloop.training.replay.ring_layout import Handle, Ring
 from hotloop.training.replay.samplers import Prioritised, make_sampler
 from hotloop.training.replay.state import restore_state, take_state
 from hotloop.training.replay.writers import StepWriter

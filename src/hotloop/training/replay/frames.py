@@ -19,7 +19,7 @@ from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.frame_kernels import locate
 from hotloop.training.replay.kernels import Shape
 from hotloop.training.replay.record_layout import as_column, record_dtype, words_of
-from hotloop.training.replay.ring import FRAMES, Layout, ReplayError, Ring, check_returns, guard_of, lane_length
+from hotloop.training.replay.ring_layout import FRAMES, Layout, ReplayError, Ring, check_returns, guard_of, lane_length
 from hotloop.training.replay.samplers import Prioritised, draw_intact
 from hotloop.training.replay.writers import BYTE, FrameWriter
 from hotloop.training.shared_memory import Field, Where

@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit
 
 from hotloop.training.replay.kernels import Shape, complete, window
-from hotloop.training.replay.ring import ReplayError, Ring
+from hotloop.training.replay.ring_layout import ReplayError, Ring
 from hotloop.training.replay.samplers import Prioritised, count_held, too_few
 from hotloop.training.replay.sum_tree import SumTree
 from hotloop.training.state_checks import array_of, require_state

@@ -10,7 +10,7 @@ import numpy as np
 
 from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.kernels import count_steps, draw
-from hotloop.training.replay.ring import ReplayError, Ring
+from hotloop.training.replay.ring_layout import ReplayError, Ring
 
 if TYPE_CHECKING:
     from hotloop.training.replay.prioritised import PrioritisedSampler

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hotloop.training.replay.record_layout import FLAG_BITS
-from hotloop.training.replay.ring import ReplayError, Ring
+from hotloop.training.replay.ring_layout import ReplayError, Ring
 from hotloop.training.replay.samplers import Sampler
 from hotloop.training.replay.writers import StepWriter
 from hotloop.training.state_checks import MOST, require_values

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hotloop.training.replay.record_layout import FINAL
-from hotloop.training.replay.ring import Ring
+from hotloop.training.replay.ring_layout import Ring
 
 
 class NewSteps(NamedTuple):

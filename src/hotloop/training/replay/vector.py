@@ -14,7 +14,7 @@ from hotloop.training.replay.base import Replay
 from hotloop.training.replay.batch import Batch
 from hotloop.training.replay.kernels import Shape, gather
 from hotloop.training.replay.record_layout import as_column, record_dtype, words_of
-from hotloop.training.replay.ring import Layout, Ring, check_returns, guard_of, lane_length
+from hotloop.training.replay.ring_layout import Layout, Ring, check_returns, guard_of, lane_length
 from hotloop.training.replay.samplers import Prioritised, draw_intact
 from hotloop.training.replay.writers import VectorWriter
 from hotloop.training.shared_memory import Where

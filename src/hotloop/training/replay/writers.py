@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from hotloop.training.replay.frame_kernels import push_frames
 from hotloop.training.replay.kernels import push
 from hotloop.training.replay.record_layout import FINAL, START, TERMINATED, TRUNCATED
-from hotloop.training.replay.ring import FRAMES, Handle, ReplayError, Ring, check_lanes, mismatch
+from hotloop.training.replay.ring_layout import FRAMES, Handle, ReplayError, Ring, check_lanes, mismatch
 
 BYTE = np.dtype(np.uint8)
 STACK_FRAGMENTS = 8

@@ -18,11 +18,11 @@ from typing import Generic, Protocol, Self, TypeVar
 
 from hotloop.clock import now_ns
 from hotloop.counters import steps_per_episode
+from hotloop.default_run_path import default_path
 from hotloop.errors import HotloopError, Interrupted, exit_code_of, interrupt_in
 from hotloop.files import make_private, resolved, write_whole
 from hotloop.json_types import Json
 from hotloop.phases import Phase
-from hotloop.run_directory import default_path
 from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver, not_finite, reason_of
 from hotloop.training.run.config_checks import Config

@@ -24,7 +24,7 @@ ACTION_SIZE = {"three": 3, "two": 2}
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GameOptions:
     """The options of the game and of the observation, which the pipeline's configuration extends."""
 

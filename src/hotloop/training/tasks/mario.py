@@ -31,7 +31,7 @@ ENV = "hotloop.training.tasks.mario:make_env"
 AUTO = "auto"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GameOptions:
     """The options of the game and of the observation, which the pipeline's configuration extends."""
 

@@ -25,7 +25,7 @@ SMALLEST = 7
 """Smallest side in our own banks. Smaller boards all have the same walls, so none can be held out."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GameOptions:
     """The options of the game and of the observation, which the pipeline's configuration extends."""
 

@@ -26,7 +26,7 @@ REMEMBERS = False
 """Whether agents have memory."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GameOptions:
     """The options of the game, which the configurations of both pipelines extend."""
 

@@ -11,7 +11,8 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis import explain
 from hotloop.profiling.diagnosis.finding import Cause, Residual, amdahl, clamped
-from hotloop.profiling.diagnosis.pricing import LESS, MORE, cold_share, settle, share_error
+from hotloop.profiling.diagnosis.pricing import LESS, MORE, cold_share, share_error
+from hotloop.profiling.diagnosis.ranking import settle
 from hotloop.profiling.diagnosis.time_slices import study
 
 

@@ -6,7 +6,7 @@ import pytest
 from tests.traces import frame, gap, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.pricing import settle
+from hotloop.profiling.diagnosis.ranking import settle
 from hotloop.profiling.diagnosis.rules import find_causes
 from hotloop.profiling.diagnosis.rules.data import two_pass_normalise
 from hotloop.profiling.diagnosis.rules.learning import (

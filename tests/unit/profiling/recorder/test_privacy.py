@@ -6,9 +6,9 @@ import warnings
 
 import pytest
 
-from hotloop.profiling.recorder.privacy.names import Secrecy, secrecy
-from hotloop.profiling.recorder.privacy.redact import redacted, redacted_command, redacted_strings, redacted_text
-from hotloop.profiling.recorder.privacy.source import Source
+from hotloop.profiling.recorder.privacy.redact_source import Source
+from hotloop.profiling.recorder.privacy.redact_text import redacted, redacted_command, redacted_strings, redacted_text
+from hotloop.profiling.recorder.privacy.secret_names import Secrecy, secrecy
 
 RANDOM = "q8Zr3Lm0Xw7Tn5Vb2Kd9"
 

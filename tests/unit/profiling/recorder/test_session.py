@@ -12,11 +12,11 @@ import pytest
 from tests.disks import full_disk
 
 import hotloop
-from hotloop import run_directory
+from hotloop import default_run_path
+from hotloop.default_run_path import default_path
 from hotloop.errors import HotloopError
 from hotloop.profiling.recorder.session import current_path, record
 from hotloop.profiling.trace.load import load
-from hotloop.run_directory import default_path
 from hotloop.spans import registry
 
 
@@ -130,7 +130,7 @@ def test_a_failing_recorder_is_one_line_and_not_an_error(tmp_path, monkeypatch, 
     def fail(self: object, at: int, last: bool = False) -> None:
         raise RuntimeError("inside the recorder")
 
-    monkeypatch.setattr("hotloop.profiling.recorder.background.Recorder._second", fail)
+    monkeypatch.setattr("hotloop.profiling.recorder.recorder.Recorder._second", fail)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with record(tmp_path / "run"):
@@ -143,7 +143,7 @@ def test_a_failing_recorder_is_one_line_and_not_an_error(tmp_path, monkeypatch, 
 
 def test_default_directories_never_clash(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(run_directory, "datetime", FixedTime)
+    monkeypatch.setattr(default_run_path, "datetime", FixedTime)
     first = default_path(["some/train.py"])
     first.mkdir(parents=True)
     second = default_path(["some/train.py"])

@@ -1,7 +1,7 @@
 """The rules: each module below is one, with a function `find(loop) -> Causes`. They know nothing of each other.
 
-To add a rule, add its file, its test and a case in `zoo` that shows it. The file is discovered here; its docstring and
-advice become its section in docs/rules.md.
+To add a rule, add its file, its test and a case in `zoo` that shows it. The file is discovered here. Then run
+`python docs/make_rules.py`: the rule's docstring and advice become its section in docs/rules.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hotloop.clock import now_ns
-from hotloop.profiling.recorder.background import Recorder
+from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.spans import registry
 
 

@@ -18,12 +18,12 @@ from hotloop.clock import now_ns
 from hotloop.counters import COUNTERS
 from hotloop.json_types import Json
 from hotloop.notice import notice
-from hotloop.profiling.recorder.background import Recorder
 from hotloop.profiling.recorder.deep import functions, layers
 from hotloop.profiling.recorder.deep.operators import Operators
 from hotloop.profiling.recorder.deep.pause import Pause
 from hotloop.profiling.recorder.hooks import environments as envs
 from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.profiling.recorder.writer import write_cleared
 from hotloop.spans import hot_path
 from hotloop.spans import registry as spans

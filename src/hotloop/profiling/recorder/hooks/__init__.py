@@ -12,7 +12,16 @@ import types
 from collections.abc import Callable
 
 from hotloop.profiling.recorder import wrapper_overhead
-from hotloop.profiling.recorder.hooks import environments, logging, pickling, printing, replay, saving, sb3, waiting
+from hotloop.profiling.recorder.hooks import (
+    environments,
+    logging,
+    pickling,
+    printed_output,
+    replay,
+    saving,
+    sb3,
+    waiting,
+)
 from hotloop.profiling.recorder.hooks.patching import (
     ImportWatch,
     Installation,
@@ -44,7 +53,7 @@ SUBJECTS: tuple[Subject, ...] = tuple(
         training_mode,
         waiting,
         logging,
-        printing,
+        printed_output,
     )
 )
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType, ModuleType
 from typing import TYPE_CHECKING
 
-from hotloop.profiling.recorder.hooks import environments, patching, printing, replay, waiting, wrappers
+from hotloop.profiling.recorder.hooks import environments, patching, printed_output, replay, waiting, wrappers
 from hotloop.profiling.recorder.hooks.patching import OnImport, Patches, Subject
 from hotloop.profiling.recorder.hooks.torch import modules, optimisers, tensors
 from hotloop.profiling.recorder.hooks.wrappers import P, R, S, is_wrapper, mark
@@ -85,8 +85,8 @@ FACTORIES = (
     patching.building,
     waiting.entering,
     waiting.making_methods,
-    printing.hearing,
-    printing.hearing_log,
+    printed_output.hearing,
+    printed_output.hearing_log,
 )
 """All functions that make wrappers. The wrappers of one factory share its inner code objects."""
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.printed_timings.parse import HINT, Line, Timing, read_line
-from hotloop.profiling.recorder.privacy.redact import redacted_text
+from hotloop.profiling.recorder.privacy.redact_text import redacted_text
 from hotloop.profiling.trace.printed_timings import LayerWork
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ single uint8 frame is 7 kB.) The rule claims the time of storing and sampling.
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 HEAVY_BYTES = 100_000

@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, grow, indices, matching
 from hotloop.profiling.diagnosis.evidence import duration, growth, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, grow, indices, matching
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop, total_ns
 
 STACKS = re.compile(r"\btorch\.(stack|cat|as_tensor|tensor|FloatTensor)\(|\b(np|numpy)\.(stack|concatenate|array)\(")

@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices, left_over, matching
 from hotloop.profiling.diagnosis.evidence import duration, growth, hot_lines, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices, left_over, matching
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 GROWS = re.compile(

@@ -20,9 +20,9 @@ import re
 from dataclasses import dataclass, replace
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, indices, left_over
 from hotloop.profiling.diagnosis.evidence import duration, growth, hot_lines, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 

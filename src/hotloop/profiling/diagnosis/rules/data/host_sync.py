@@ -11,9 +11,9 @@ Typical examples are priorities in a loop, the norm of each parameter, and metri
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import HOST_SYNC, grow, indices, matching
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import HOST_SYNC, grow, indices, matching
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 

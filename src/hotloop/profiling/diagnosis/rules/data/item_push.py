@@ -12,9 +12,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import HOST_SYNC, grow, indices, left_over, matching
 from hotloop.profiling.diagnosis.evidence import hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import HOST_SYNC, grow, indices, left_over, matching
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Loop
 
 KEEPS = re.compile(r"\.(push|add|append|store|remember|insert|put)\w*\(")

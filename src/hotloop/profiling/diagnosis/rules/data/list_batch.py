@@ -15,10 +15,10 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import grow, indices, left_over, matching
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, percent, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import convolution_evidence
-from hotloop.profiling.diagnosis.selection import grow, indices, left_over, matching
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 
 FROM_LIST = re.compile(

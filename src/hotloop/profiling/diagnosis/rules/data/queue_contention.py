@@ -16,10 +16,10 @@ import re
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices, passes_through
 from hotloop.profiling.diagnosis.env_processes import used_cpu_ns
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, passes_through
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.model import Node, Thread
 

@@ -17,9 +17,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, by_function, indices
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop
 
 CONVERTS = re.compile(

@@ -13,10 +13,10 @@ slowest environment, plus 60 µs of messages per step. Rules that make the envir
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, indices
 from hotloop.profiling.diagnosis.env_processes import idle_cores, stepped_from, vector_nodes, worker_steps
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Node
 

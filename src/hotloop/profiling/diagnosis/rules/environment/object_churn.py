@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import bare_name, busy_ns, grow, indices, matching, union, with_callers
 from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, grow, indices, matching, union, with_callers
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 
+from hotloop.profiling.diagnosis.claims import busy_ns, by_function, indices, matching, with_callers
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices, matching, with_callers
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Atom, Loop, total_ns
 
 INTERPRETED = re.compile(

@@ -15,9 +15,9 @@ import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from hotloop.profiling.diagnosis.claims import bare_name, function_of, indices, matching
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import bare_name, function_of, indices, matching
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Function, Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 

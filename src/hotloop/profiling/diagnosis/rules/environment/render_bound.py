@@ -13,9 +13,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import bare_name, busy_ns, indices, left_over, passes_through
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, indices, left_over, passes_through
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop, total_ns
 
 LIBRARY = re.compile(r"[/\\](PIL|pygame|cv2|matplotlib|cairo|OpenGL|pyglet|skimage)[/\\]")

@@ -19,10 +19,10 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.env_processes import Steps, vector_nodes, worker_steps
 from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 

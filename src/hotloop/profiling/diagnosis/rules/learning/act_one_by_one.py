@@ -14,9 +14,9 @@ a batch costs N times as much, there is nothing to gain and nothing is reported.
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, indices, left_over, union
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import busy_ns, indices, left_over, union
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, LEARNING, Loop
 from hotloop.profiling.trace.model import Node
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 
+from hotloop.profiling.diagnosis.claims import bare_name, indices, passes_through
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import bare_name, indices, passes_through
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.model import Frame
 

@@ -17,9 +17,9 @@ bound by call overhead.
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import hottest, meeting_line, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 
 LEAST_PART = 0.05

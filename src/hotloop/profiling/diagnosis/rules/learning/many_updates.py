@@ -20,9 +20,9 @@ is the only rule whose fix changes the maths.
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Loop, total_ns
 
 FEWEST_ENVS = 32

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, indices
 from hotloop.profiling.diagnosis.evidence import duration, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import busy_ns, indices
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Function, Loop
 
 BACKWARDS = re.compile(r"^for\b.*(\breversed\(|,\s*-1,\s*-1\)|\[::-1\])")

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 import re
 
+from hotloop.profiling.diagnosis.claims import indices, passes_through
 from hotloop.profiling.diagnosis.evidence import duration, meeting_line, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, passes_through
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 COMPILER = re.compile(

@@ -20,9 +20,9 @@ Results are equal up to rounding. Large tensors are bound by memory and gain not
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices, left_over
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest, size, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices, left_over
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 FEWEST_TENSORS = 24

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import busy_ns, by_function, indices, left_over, matching, union
 from hotloop.profiling.diagnosis.evidence import copy_speed, duration, hottest
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import busy_ns, by_function, indices, left_over, matching, union
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Loop, total_ns
 
 PAIRS = re.compile(r"\bzip\(.*\b(named_)?(parameters|buffers)\(\)|\bstate_dict\(\)\.(items|keys)\(")

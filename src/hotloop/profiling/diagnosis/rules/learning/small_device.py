@@ -13,9 +13,9 @@ wide interval. This rule is tested on synthetic recordings only: it was not run 
 from __future__ import annotations
 
 from hotloop.phases import DEVICE_PHASES
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import duration, meeting_line, percent, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 LEAST_SHARE = 0.2

@@ -16,9 +16,9 @@ prediction. Feed-forward networks gain 15 to 25 % of the call, recurrent ones a 
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import bare_name, busy_ns, indices, most_time
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import bare_name, busy_ns, indices, most_time
 from hotloop.profiling.diagnosis.time_slices import Atom, Line, Loop
 from hotloop.profiling.trace.model import Node
 

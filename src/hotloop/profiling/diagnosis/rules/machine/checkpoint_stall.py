@@ -11,9 +11,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import grow, indices, matching
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import grow, indices, matching
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 
 SAVES = re.compile(

@@ -33,9 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.drift import BLOCKS, Blocks, Floats, compare, cut, node_calls, node_costs, trend
 

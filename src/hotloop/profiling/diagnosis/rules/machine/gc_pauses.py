@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import re
 
+from hotloop.profiling.diagnosis.claims import indices, matching, union
 from hotloop.profiling.diagnosis.evidence import duration, hottest, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices, matching, union
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 
 CALLS = re.compile(r"\bgc\.collect\(")

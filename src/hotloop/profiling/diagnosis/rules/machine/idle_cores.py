@@ -20,10 +20,10 @@ millisecond.
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.env_processes import idle_cores
 from hotloop.profiling.diagnosis.evidence import duration, meeting_line, size, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop, total_ns
 from hotloop.profiling.trace.model import Node
 

@@ -16,9 +16,9 @@ from __future__ import annotations
 import re
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices, matching
 from hotloop.profiling.diagnosis.evidence import duration, hot_lines, hottest, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices, matching
 from hotloop.profiling.diagnosis.time_slices import Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 

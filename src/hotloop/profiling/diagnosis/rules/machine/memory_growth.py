@@ -22,9 +22,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from hotloop.profiling.diagnosis.claims import indices, matching
 from hotloop.profiling.diagnosis.evidence import hot_lines, quoted, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices, matching
 from hotloop.profiling.diagnosis.time_slices import Loop
 
 KEEPS = re.compile(

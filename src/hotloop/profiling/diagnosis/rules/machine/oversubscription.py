@@ -13,9 +13,9 @@ small networks (under 10 ms per call at best) on several threads that are runnin
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
 

@@ -16,10 +16,10 @@ of the loop than sampling, this is reported as well, here and under `list_batch`
 
 from __future__ import annotations
 
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import duration, size
 from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import convolution_evidence, layer_of, printed, printed_in
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 from hotloop.profiling.trace.model import Node
 from hotloop.profiling.trace.printed_timings import Claim

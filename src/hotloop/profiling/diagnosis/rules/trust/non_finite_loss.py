@@ -12,9 +12,9 @@ device it is not checked, because the host would have to wait.
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import times
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 
 ADVICE = """\

@@ -19,10 +19,10 @@ times: progress bars, rates, time since the start, means and maxima, millisecond
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import Whole, printed, printed_in, wholes
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
 
 STEPPING = frozenset({Phase.ENV})

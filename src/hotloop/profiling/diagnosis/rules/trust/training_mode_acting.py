@@ -14,9 +14,9 @@ statistics) in training mode. `F.dropout`, and modules inside compiled functions
 from __future__ import annotations
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis.claims import indices
 from hotloop.profiling.diagnosis.evidence import percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes
-from hotloop.profiling.diagnosis.selection import indices
 from hotloop.profiling.diagnosis.time_slices import Loop
 
 KINDS = {"training_mode.dropout": "dropout", "training_mode.batchnorm": "BatchNorm"}

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from hotloop.profiling.recorder.privacy.names import Secrecy, hides, secrecy
+from hotloop.profiling.recorder.privacy.secret_names import Secrecy, hides, secrecy
 
 Span = tuple[int, int]
 

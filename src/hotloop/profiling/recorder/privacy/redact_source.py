@@ -13,8 +13,8 @@ import string
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
-from hotloop.profiling.recorder.privacy.names import Secrecy, hides_value, secrecy
-from hotloop.profiling.recorder.privacy.values import secret_spans
+from hotloop.profiling.recorder.privacy.secret_names import Secrecy, hides_value, secrecy
+from hotloop.profiling.recorder.privacy.secret_values import secret_spans
 
 _IDENTIFIER = re.compile(r"[^\W\d]\w*")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)*")

@@ -12,8 +12,8 @@ import re
 from collections.abc import Mapping, Sequence
 
 from hotloop.json_types import Json
-from hotloop.profiling.recorder.privacy.names import Secrecy, hides, hides_value, secrecy
-from hotloop.profiling.recorder.privacy.values import secret_spans
+from hotloop.profiling.recorder.privacy.secret_names import Secrecy, hides, hides_value, secrecy
+from hotloop.profiling.recorder.privacy.secret_values import secret_spans
 
 HIDDEN = "***"
 _JOINED = re.compile(r"(?P<name>[-+~/]*[^\s=:\"'{}]+)(?P<sign>[=:]\s*)(?P<value>.*)", re.DOTALL)
