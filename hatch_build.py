@@ -21,6 +21,7 @@ SOURCES = (
     "profiling/recorder/call_tree/_fold.c",
     "profiling/recorder/deep/_functions.c",
     "profiling/recorder/_stack_reader.c",
+    "profiling/recorder/_call_counter.c",
 )
 
 

@@ -80,8 +80,8 @@ def sb3_update() -> Callable[[], object]:
 
 def numpy_update(batch: Any) -> Callable[[], object]:
     """The kernel's reference implementation in plain NumPy."""
-    from hotloop.training.learn.dqn import fused_reference
-    from hotloop.training.learn.dqn.fused import FusedMLP
+    from hotloop.training.learn.dqn import numba_reference
+    from hotloop.training.learn.dqn.numba_kernel import FusedMLP
 
     kernel = DQN(CONFIG, RULE, kernel="numba")._kernel
     assert isinstance(kernel, FusedMLP)
@@ -89,7 +89,7 @@ def numpy_update(batch: Any) -> Callable[[], object]:
     done, no_noise = [0], np.empty((0, 2, 0), np.float32)
 
     def update() -> None:
-        fused_reference.update_many(kernel.vectors, weighted, kernel.net, kernel.numbers, no_noise, done[0])
+        numba_reference.update_many(kernel.vectors, weighted, kernel.net, kernel.numbers, no_noise, done[0])
         done[0] += UPDATES
 
     return update

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from torch import from_numpy
 
 from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, PPORule, QRule, QShape, Rollout, Transitions
-from hotloop.training.learn.dqn import fused as dqn_fused
-from hotloop.training.learn.dqn import fused_reference as dqn_reference
+from hotloop.training.learn.dqn import numba_kernel as dqn_fused
+from hotloop.training.learn.dqn import numba_reference as dqn_reference
 from hotloop.training.learn.dqn.learner import random_dqn_batch
 from hotloop.training.learn.dqn.state import ADAM_EPS
 from hotloop.training.learn.kernels.matmul import matmul
-from hotloop.training.learn.ppo import fused as ppo_fused
-from hotloop.training.learn.ppo import fused_reference as ppo_reference
+from hotloop.training.learn.ppo import numba_kernel as ppo_fused
+from hotloop.training.learn.ppo import numba_reference as ppo_reference
 from hotloop.training.learn.ppo.state import ADAM_EPS as PPO_ADAM_EPS
 from hotloop.training.pipelines.dqn_snake import move_target, q_loss
 from hotloop.training.pipelines.ppo_snake import ppo_loss

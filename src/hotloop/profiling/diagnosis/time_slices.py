@@ -15,7 +15,7 @@ from functools import cached_property
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.guessed_phases import with_guessed_phases
 from hotloop.profiling.trace.model import Frame, Node, Sample, Thread, Trace
-from hotloop.profiling.trace.reading.records import Machine
+from hotloop.profiling.trace.reading.json_schemas import Machine
 
 LEARNING = frozenset({Phase.SAMPLE, Phase.TRANSFER, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS})
 ENVIRONMENT = frozenset({Phase.ENV, Phase.RENDER, Phase.OBSERVE})

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns, thread_cpu_ns
+from hotloop.counters import COUNTERS
 from hotloop.notice import notice
+from hotloop.profiling.recorder.call_counts import WINDOW_NS, CallCounts
 from hotloop.profiling.recorder.call_tree.fold import Ints, first_step, time_before
 from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun, mean_durations
 from hotloop.profiling.recorder.call_tree.threads import Threads
@@ -63,6 +65,7 @@ class Recorder:
         """What the wrappers of hooks add to a call, by kind. Shared with the hooks, which may add to it later."""
         self.sampler = new_sampler(options.hz)
         self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
+        self._calls = CallCounts(options.budget, self._book.is_own) if main and options.hz else None
         self.working = threading.Lock()
         """Held while the background thread works. Forks wait for it, so that no half-finished state is copied."""
         self._stopping, self._paused, self._ident = False, False, 0
@@ -215,6 +218,18 @@ class Recorder:
             self._turn_block()
         if at >= min(self._second_start + SECOND_NS, self._due_ns()):
             self._second(now_ns())
+        if self._calls is not None and self.armed and self._loop_started and self._calls.due(at):
+            self._count_calls(self._calls, at)
+
+    def _count_calls(self, calls: CallCounts, at: int) -> None:
+        """Count the calls of the main thread for some milliseconds, and the steps and updates in that time."""
+        self._since_drain = self._since_drain + self._drain()
+        before = self._threads.counted.copy()
+        if calls.open(self.main.ident, at):
+            self.sampler.wait(at + WINDOW_NS)
+            self._since_drain = self._since_drain + self._drain()
+            counted = self._threads.counted - before
+            calls.close({name: counted[code] for name, code in registry.known_counters().items() if name in COUNTERS})
 
     def _due_ns(self) -> int:
         """Return when the requested recording time begins or ends, or the end of this second if neither is to come."""
@@ -345,6 +360,8 @@ class Recorder:
             self._windows.write(at, self._writer.tail, self.accounts, self._background_ns)
         if last or at >= self._totals_at:
             self._writer.totals(self.accounts)
+            if self._calls is not None:
+                self._calls.write(self._writer.files.folder / "calls.json")
             self._totals_at = at + TOTALS_EVERY_NS
         self._write_state(at, "finished" if last else "running")
 

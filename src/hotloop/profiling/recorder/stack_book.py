@@ -79,7 +79,7 @@ class StackBook:
         files = [self._codes[code][1] for code, _ in places]
         # The frames of the command that started hotloop are not part of the training.
         starter = next((i for i, file in enumerate(files) if file.startswith(STARTERS)), len(files))
-        ours = not any(self._is_own(file) for file in files[:starter])
+        ours = not any(self.is_own(file) for file in files[:starter])
         numbered = (self._number_frame(*place, ours) for place in places[:starter])
         stack = tuple(number for number in numbered if number >= 0)
         number = self._stacks.get(stack)
@@ -90,7 +90,8 @@ class StackBook:
             self.fresh.append({"is": "stack", "id": number, "frames": stack})
         return number
 
-    def _is_own(self, file: str) -> bool:
+    def is_own(self, file: str) -> bool:
+        """Check whether a file is the user's own code. Remembers the answer."""
         if file not in self._own:
             self._own[file] = is_own(file)
         return self._own[file]
@@ -106,7 +107,7 @@ class StackBook:
         if file.startswith(_PACKAGE) and not file.startswith(TRAINING):
             self._frames[key] = -1
             return -1
-        own = self._is_own(file) or (ours and file.startswith(TRAINING))
+        own = self.is_own(file) or (ours and file.startswith(TRAINING))
         number = self._frames[key] = len(self._frames)
         self.fresh.append(
             {

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from hotloop.counters import COUNTERS
-from hotloop.profiling.trace.reading.records import CallRecord, FunctionRecord, LayerRecord, LayersRecord, LookRecord
+from hotloop.profiling.trace.reading.json_schemas import (
+    CallRecord,
+    FunctionRecord,
+    LayerRecord,
+    LayersRecord,
+    LookRecord,
+)
 
 Optimisable = Literal["yes", "calls", "no"]
 SHORT_S = 20e-6

@@ -48,7 +48,7 @@ class HotLine:
     share: float
     """Of the main thread's time."""
     per_env_step: float | None
-    """How often it runs for each environment step; None if that was not observed."""
+    """How often it makes its main call for each environment step; None if that was not observed."""
     per_update: float | None
     own: bool
     """False for a library's line, which is listed only if no line of the user's is around it."""
@@ -79,7 +79,8 @@ def hot_lines(trace: Trace, thread: Thread | None = None) -> list[HotLine]:
         frame = line_of(sample.stack)
         by_line.setdefault((frame.file, frame.line), []).append(sample)
     phases = {node.id: node.phase for node in (thread or trace.thread).nodes}
-    lines = [_line(each, phases, trace.sources, whole) for each in by_line.values()] if whole else []
+    calls = _Calls(trace, thread is None or thread is trace.thread)
+    lines = [_line(each, phases, trace.sources, whole, calls) for each in by_line.values()] if whole else []
     return sorted(lines, key=lambda line: (-line.share, line.file, line.line))
 
 
@@ -87,15 +88,25 @@ def hot_functions(trace: Trace, thread: Thread | None = None) -> list[HotFunctio
     """Return the functions of a thread, of the main one if none is given, by their own time, hottest first."""
     samples = [each for each in (thread or trace.thread).samples if each.stack]
     whole = sum(each.seen_ns for each in samples)
+    calls = _Calls(trace, thread is None or thread is trace.thread)
     own, total = Counter[tuple[str, str, int]](), Counter[tuple[str, str, int]]()
     for sample in samples:
-        frames = [frame for frame in sample.stack if frame.own] or [sample.stack[0]]
+        frames = [frame for frame in sample.stack if frame.own]
+        if not frames:
+            continue
         keys = [(frame.file, frame.function, frame.first_line) for frame in frames]
         own[keys[0]] += sample.seen_ns
         for key in set(keys):
             total[key] += sample.seen_ns
     found = [
-        HotFunction(file, first_line, function, ns / whole, own[file, function, first_line] / whole, None)
+        HotFunction(
+            file,
+            first_line,
+            function,
+            ns / whole,
+            own[file, function, first_line] / whole,
+            calls.per_env_step(calls.of_function(file, function, first_line)),
+        )
         for (file, function, first_line), ns in total.items()
         if whole
     ]
@@ -107,7 +118,56 @@ def line_of(stack: tuple[Frame, ...]) -> Frame:
     return next((frame for frame in stack if frame.own), stack[0])
 
 
-def _line(samples: list[Sample], phases: Mapping[int, Phase], sources: Mapping[str, SourceText], whole: int) -> HotLine:
+class _Calls:
+    """What was counted in windows: calls by line and callee, and by function."""
+
+    def __init__(self, trace: Trace, known: bool) -> None:
+        record = trace.calls
+        self._env_steps = record.counts.get("env_steps", 0) if known else 0
+        self._updates = record.counts.get("updates", 0) if known else 0
+        self._lines: dict[tuple[str, int], dict[str, int]] = {}
+        for each in record.lines:
+            self._lines.setdefault((each.file, each.line), {})[each.callee] = each.calls
+        self._functions = {(each.file, each.function, each.line): each.calls for each in record.functions}
+
+    def resolved(self, file: str, line: int, callee: str | None) -> str | None:
+        """Return the full name of a callee: `self.rows.append` in the source was seen as `list.append`."""
+        if callee is None or not callee.startswith(("self.", "…")):
+            return callee
+        same = self._same(file, line, callee)
+        return max(same, key=lambda name: same[name]) if same else callee
+
+    def of_line(self, file: str, line: int, callee: str | None) -> int | None:
+        """Return how often a line made its main call; None if no call of it was seen."""
+        same = self._same(file, line, callee) or self._lines.get((file, line), {})
+        return max(same.values(), default=None)
+
+    def _same(self, file: str, line: int, callee: str | None) -> dict[str, int]:
+        """Return the calls seen on a line that have the callee's last name."""
+        last = (callee or "").rpartition(".")[2]
+        found = self._lines.get((file, line), {})
+        return {name: calls for name, calls in found.items() if name.rpartition(".")[2] == last}
+
+    def of_function(self, file: str, function: str, line: int) -> int | None:
+        """Return how often a function was called; None if no call was seen."""
+        return self._functions.get((file, function, line))
+
+    def per_env_step(self, calls: int | None) -> float | None:
+        """Return calls per environment step; None if either was not observed."""
+        return calls / self._env_steps if calls is not None and self._env_steps else None
+
+    def per_update(self, calls: int | None) -> float | None:
+        """Return calls per update; None if either was not observed."""
+        return calls / self._updates if calls is not None and self._updates else None
+
+
+def _line(
+    samples: list[Sample],
+    phases: Mapping[int, Phase],
+    sources: Mapping[str, SourceText],
+    whole: int,
+    calls: _Calls,
+) -> HotLine:
     frame = line_of(samples[0].stack)
     source = sources.get(frame.file)
     kinds, callees, expressions, phase = Counter[str](), Counter[str | None](), Counter[str](), Counter[Phase]()
@@ -115,9 +175,12 @@ def _line(samples: list[Sample], phases: Mapping[int, Phase], sources: Mapping[s
         kinds.update(kinds_of(sample))
         callees[callee_of(sample.stack, source)] += sample.seen_ns
         if source is not None:
-            expressions[source.expression(line_of(sample.stack))] += sample.seen_ns
+            expression = source.expression(line_of(sample.stack))
+            expressions[expression] += sample.seen_ns if expression else 0
         # Samples without a part of the node's time may have been inside of spans that were switched off.
         phase[phases.get(sample.node, Phase.OWN)] += sample.wall_ns
+    callee = calls.resolved(frame.file, frame.line, _largest(callees))
+    made = calls.of_line(frame.file, frame.line, callee)
     return HotLine(
         file=frame.file,
         line=frame.line,
@@ -125,11 +188,11 @@ def _line(samples: list[Sample], phases: Mapping[int, Phase], sources: Mapping[s
         source=(source.line(frame.line) if source is not None else "") or frame.text,
         phase=str(_largest(phase)),
         kind=_largest(kinds),
-        callee=_largest(callees),
+        callee=callee,
         expression=_largest(expressions) if expressions else "",
         share=sum(sample.seen_ns for sample in samples) / whole,
-        per_env_step=None,
-        per_update=None,
+        per_env_step=calls.per_env_step(made),
+        per_update=calls.per_update(made),
         own=frame.own,
         samples=sum(sample.n for sample in samples),
     )
@@ -145,7 +208,7 @@ def kinds_of(sample: Sample) -> dict[str, int]:
 
 def _computing_kind(stack: tuple[Frame, ...]) -> str:
     """Tell a native call from the interpreter's own work by the instruction that is executing."""
-    operation = stack[0].operation
+    operation = stack[0].operation if stack else ""
     return "native" if operation.startswith(("CALL", "CONTAINS_OP")) else "interpreter"
 
 

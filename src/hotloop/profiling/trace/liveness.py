@@ -15,7 +15,7 @@ import psutil
 from hotloop.errors import INTERRUPTED
 from hotloop.profiling.trace.host import this_host
 from hotloop.profiling.trace.model import State
-from hotloop.profiling.trace.reading.records import Manifest
+from hotloop.profiling.trace.reading.json_schemas import Manifest
 from hotloop.profiling.trace.reading.run_files import MANIFEST
 
 BY_SIGNAL = (129, INTERRUPTED, 143)

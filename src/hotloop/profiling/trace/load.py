@@ -17,12 +17,13 @@ from hotloop.profiling.trace.drift import BLOCKS, cut
 from hotloop.profiling.trace.liveness import state_of
 from hotloop.profiling.trace.model import UNENDED, Process, State, Trace
 from hotloop.profiling.trace.reading import limits
+from hotloop.profiling.trace.reading.json_schemas import Manifest, ProcessRecord
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed
-from hotloop.profiling.trace.reading.records import Manifest, ProcessRecord
 from hotloop.profiling.trace.reading.run_files import (
     PROCESS,
     ProcessParts,
     process_folders,
+    read_calls,
     read_claims,
     read_looks,
     read_manifest,
@@ -74,7 +75,8 @@ def load(path: str | Path) -> Trace:
     claimed, claims_damage = read_claims(folder, budget)
     looks, looks_damage = read_looks(folder, budget)
     sources, sources_damage = read_sources(folder, budget)
-    missing = [*damage, *claims_damage, *looks_damage, *sources_damage]
+    calls, calls_damage = read_calls(folder, budget)
+    missing = [*damage, *claims_damage, *looks_damage, *sources_damage, *calls_damage]
     if why := manifest.recorder_failed:
         missing.insert(0, f"the recorder stopped before the script did ({why}): what came after is missing")
     unread = [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
@@ -96,6 +98,7 @@ def load(path: str | Path) -> Trace:
         counts_before=manifest.counts_before,
         missing=tuple(missing),
         sources=sources,
+        calls=calls,
         unix_offset_ns=main.process.wall_ns - main.process.clock_ns,
     )
     return _with_stretches(trace, main)

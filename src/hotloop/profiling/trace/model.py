@@ -23,7 +23,7 @@ from hotloop.profiling.trace.deep import Traced
 from hotloop.profiling.trace.printed_timings import NOTHING as NOTHING_CLAIMED
 from hotloop.profiling.trace.printed_timings import Claims
 from hotloop.profiling.trace.reading.decode import decode
-from hotloop.profiling.trace.reading.records import Machine, Manifest, Torch
+from hotloop.profiling.trace.reading.json_schemas import CallsRecord, Machine, Manifest, Torch
 
 if TYPE_CHECKING:
     from hotloop.profiling.trace.reading.names import NodeName
@@ -315,6 +315,8 @@ class Trace:
     """Counts of the training that this run resumes, by counter; empty if it resumes none."""
     missing: tuple[str, ...] = ()
     """What could not be recorded or read, one reason per entry."""
+    calls: CallsRecord = field(default_factory=CallsRecord)
+    """Calls counted in short windows of the loop."""
     sources: Mapping[str, SourceText] = field(default_factory=dict)
     """The user's files by path, as they were when the run was recorded."""
     unix_offset_ns: int | None = None

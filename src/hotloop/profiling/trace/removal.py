@@ -35,6 +35,7 @@ RECORDS = (
     "operators.json",
     "layers.json",
     "sources.json",
+    "calls.json",
 )
 OWN_NAMES = frozenset(f"{name}{ending}" for name in (*TABLES, *RECORDS) for ending in ("", ".part"))
 FOLDER = re.compile(r"\d+-\d{9}")

@@ -10,9 +10,9 @@ from pathlib import Path
 from hotloop.errors import HotloopError, RunNotFound, RunUnreadable
 from hotloop.profiling.trace.liveness import state_of
 from hotloop.profiling.trace.model import State
+from hotloop.profiling.trace.reading.json_schemas import Manifest
 from hotloop.profiling.trace.reading.open_files import Malformed
 from hotloop.profiling.trace.reading.plain_json import read_json
-from hotloop.profiling.trace.reading.records import Manifest
 from hotloop.profiling.trace.reading.run_files import MANIFEST, read_manifest
 
 DEFAULT_ROOT = Path("runs")

@@ -301,7 +301,7 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
     config: Config = run.config
     supported = agent.learner.supported_kernels()
-    with learner_compiled_ahead("dqn-snake", config, "hotloop.training.learn.dqn.fused", supported):
+    with learner_compiled_ahead("dqn-snake", config, "hotloop.training.learn.dqn.numba_kernel", supported):
         with run.preparing("games"):
             env = snake.make_env(config, config.envs)
             obs, _ = env.reset(seed=training_seeds(config.seed, config.envs))

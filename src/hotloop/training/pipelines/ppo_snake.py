@@ -279,7 +279,7 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
     config: Config = run.config
     supported = agent.learner.supported_kernels()
     with (
-        learner_compiled_ahead("ppo-snake", config, "hotloop.training.learn.ppo.fused", supported),
+        learner_compiled_ahead("ppo-snake", config, "hotloop.training.learn.ppo.numba_kernel", supported),
         run.preparing("games"),
     ):
         env = snake.make_env(config, config.envs)

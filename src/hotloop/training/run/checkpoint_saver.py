@@ -5,6 +5,7 @@ A training that has diverged is not saved: it could not be loaded, and it would 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -20,6 +21,7 @@ class Saver:
 
     Attributes:
         last: The newest checkpoint.
+        best: Highest evaluation score that has a checkpoint.
 
     Args:
         run: The run directory.
@@ -29,6 +31,7 @@ class Saver:
 
     def __init__(self, run: Path, keep: int, warn: Callable[[str], None]) -> None:
         self.last: Path | None = None
+        self.best: float | None = None
         self._run, self._keep, self._warn = run, keep, warn
         self._has_diverged = False
 
@@ -61,7 +64,17 @@ class Saver:
             self._warn(f"cannot remove old checkpoints of {self._run} ({reason_of(error)}): remove them by hand")
         return True
 
-    def mark_best(self) -> None:
+    def offer(self, score: float, save: Callable[[], bool]) -> None:
+        """If an agent's evaluation score is the highest so far, save it and mark its checkpoint as the best."""
+        if not math.isfinite(score) or (self.best is not None and score <= self.best):
+            return
+        before, self.best = self.best, score
+        if save():
+            self._mark_best()
+        else:
+            self.best = before  # that agent is lost, so another may become the best
+
+    def _mark_best(self) -> None:
         """Mark the newest checkpoint as the best."""
         assert self.last is not None
         try:
@@ -78,7 +91,7 @@ class Saver:
             best = resolved(before.parent / checkpoint.BEST)
             steps = checkpoint.step_of(best)
             if best == before:
-                self.mark_best()
+                self._mark_best()
             elif best.is_dir() and steps is not None and steps < env_steps:
                 checkpoint.bring(best, checkpoint.step_path(self._run, steps))
                 checkpoint.mark_best(checkpoint.step_path(self._run, steps))

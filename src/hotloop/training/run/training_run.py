@@ -6,7 +6,6 @@ same weights.
 
 from __future__ import annotations
 
-import math
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -96,7 +95,6 @@ class TrainingRun(Generic[ConfigT]):
         self._open = ExitStack()
         self._recording = recording or NoRecording()
         self._evaluation: dict[str, float | None] = dict.fromkeys(("eval_return", "eval_score", "success_rate"))
-        self._best: float | None = None
         self._saved: tuple[int, float | None] | None = None
         self._exit_code = 0
         self._has_begun = False
@@ -232,7 +230,7 @@ class TrainingRun(Generic[ConfigT]):
 
     def _carry_over(self, source: Saved) -> None:
         """Copy the earlier run's curve, the checkpoint that is resumed, and the best one into this run."""
-        self._best = source.best
+        self._saver.best = source.best
         self._scalars.carry_on(resolved(source.path).parent.parent / CSV, source.counts.env_steps)
         self._saver.continue_from(source.path, source.counts.env_steps)
 
@@ -285,28 +283,23 @@ class TrainingRun(Generic[ConfigT]):
         with self.timed("evaluate", Phase.EVALUATE):
             self._evaluation = self._trainee.evaluate(self._options.eval_episodes)
         score = self._evaluation["eval_score"] or 0.0
-        if math.isfinite(score) and (self._best is None or score > self._best):
-            before, self._best = self._best, score
-            if self._save():
-                self._saver.mark_best()
-            else:
-                self._best = before  # that agent is lost, so another may become the best
+        self._saver.offer(score, self._save)
         self.say(
             f"{self.pipeline}: {self._options.eval_episodes} greedy episodes at {self._trainee.counts.env_steps:,} "
-            f"steps: score {score:.2f} (best {max(score, self._best or score):.2f})"
+            f"steps: score {score:.2f} (best {max(score, self._saver.best or score):.2f})"
         )
 
     def _save(self, ends: bool = False) -> bool:
         """Write a checkpoint; return whether this step has one."""
         counts = self._trainee.counts
-        if (counts.env_steps, self._best) == self._saved:
+        if (counts.env_steps, self._saver.best) == self._saved:
             return True  # nothing changed since
         with self.timed("checkpoint", Phase.CHECKPOINT):
             groups, meta = self._trainee.state()
-            meta |= {"pipeline": self.pipeline, "config": asdict(self.config), "best": self._best}
+            meta |= {"pipeline": self.pipeline, "config": asdict(self.config), "best": self._saver.best}
             if not self._saver.save(counts.env_steps, groups, meta | {"counts": counts.as_dict()}, ends):
                 return False
-        self._saved = (counts.env_steps, self._best)
+        self._saved = (counts.env_steps, self._saver.best)
         return True
 
     def _result(self, stopped_by: str, trained_s: float) -> Result:
@@ -329,7 +322,7 @@ class TrainingRun(Generic[ConfigT]):
             score_best=means["score_best"],
             eval_return=self._evaluation["eval_return"],
             eval_score=self._evaluation["eval_score"],
-            best_eval_score=self._best,
+            best_eval_score=self._saver.best,
             success_rate=self._evaluation["success_rate"],
             kernel=self.config.kernel,
             stopped_by=stopped_by,

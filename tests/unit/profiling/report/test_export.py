@@ -19,7 +19,7 @@ from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.report.export import default_path, export, speedscope
 from hotloop.profiling.report.export.windows import window_slices
 from hotloop.profiling.trace.load import load
-from hotloop.profiling.trace.reading.window_streams import read_streams, wall_clock_offset_ns
+from hotloop.profiling.trace.reading.call_streams import read_streams, wall_clock_offset_ns
 from hotloop.spans import span
 
 MS = 1_000_000

@@ -150,3 +150,8 @@ def test_nothing_sampled_is_no_lines():
     empty = make_trace([gap("(a → b)", Phase.OWN, 1.0)])
     assert hot_lines(empty) == [] and hot_functions(empty) == [] and kind_shares([]) == {}
     assert Sample(0, (), 1, 5, 5).seen_ns == 5
+
+
+def test_a_sample_without_a_stack_has_a_kind():
+    """Regression: explain failed on samples whose stack was not kept."""
+    assert kind_shares([Sample(0, (), 1, 5, 5)]) == {"interpreter": 1.0}

@@ -9,7 +9,7 @@ import pytest
 from hotloop.training.pipelines import dqn_snake, ppo_snake
 from hotloop.training.run import warm_up
 
-MODULE = "hotloop.training.learn.ppo.fused"
+MODULE = "hotloop.training.learn.ppo.numba_kernel"
 
 
 def test_a_cache_without_the_module_is_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

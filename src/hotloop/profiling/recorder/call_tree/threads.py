@@ -20,6 +20,8 @@ class Threads:
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
+        self.counted: Counter[int] = Counter()
+        """Amounts drained so far, by code of the counter, of all threads."""
         self.counter_events = 0
         """Number of counter events drained."""
         self._live: dict[int, Account] = {}
@@ -63,8 +65,13 @@ class Threads:
             events = account.drain()
             if len(events):
                 calls, counters = calls_begun(events)
+                self._add_counted(events[events[:, 0] >= registry.COUNTER_BASE])
                 began, self.counter_events = began + calls, self.counter_events + counters
         return began
+
+    def _add_counted(self, events: Ints) -> None:
+        for code, amount in events.tolist():
+            self.counted[code] += amount
 
     def _forget_ended(self) -> None:
         """Release the logs of ended threads. The next thread with the same ident continues the account."""

@@ -20,7 +20,7 @@ from hotloop.profiling.report.export.target import open_text
 from hotloop.profiling.report.export.windows import Slice, window_slices
 from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Process, Trace
-from hotloop.profiling.trace.reading.window_streams import ThreadStream, read_streams
+from hotloop.profiling.trace.reading.call_streams import ThreadStream, read_streams
 
 FIRST_TID = 5_000_000
 """Above any process id: viewers require unique ids, and take the thread whose id is its process's for the main one."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from hotloop.errors import HotloopError
 from hotloop.profiling.report.view import Report, Timeline
 from hotloop.profiling.trace.model import Trace
-from hotloop.profiling.trace.reading.window_streams import wall_clock_offset_ns
+from hotloop.profiling.trace.reading.call_streams import wall_clock_offset_ns
 
 FILE = "events.out.tfevents.hotloop"
 """TensorBoard recognises its files by "tfevents". The name is fixed, so that a second export replaces the first."""

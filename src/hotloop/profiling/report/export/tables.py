@@ -19,7 +19,7 @@ from pyarrow import csv
 from hotloop.escaping import csv_cell
 from hotloop.profiling.report.view import Report
 from hotloop.profiling.trace.model import Process, Thread, Trace
-from hotloop.profiling.trace.reading.window_streams import read_streams
+from hotloop.profiling.trace.reading.call_streams import read_streams
 
 JOIN = " > "
 CLOSER_LOOK = "(closer look)"

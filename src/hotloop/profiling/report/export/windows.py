@@ -10,7 +10,7 @@ import numpy as np
 from hotloop.phases import Phase
 from hotloop.profiling.trace.build.columns import sum_by
 from hotloop.profiling.trace.model import Thread
-from hotloop.profiling.trace.reading.window_streams import ThreadStream
+from hotloop.profiling.trace.reading.call_streams import ThreadStream
 
 LEAST_NS = 2_000
 """Shorter slices are left out: they are invisible in a window of a second."""

@@ -22,10 +22,8 @@ from hotloop.profiling.trace.printed_timings import Claims
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.column_checks import Totals, check_memory, check_table, check_totals
 from hotloop.profiling.trace.reading.decode import decode
-from hotloop.profiling.trace.reading.names import Names, index_names, steps_up
-from hotloop.profiling.trace.reading.open_files import Budget, Malformed
-from hotloop.profiling.trace.reading.plain_json import read_json
-from hotloop.profiling.trace.reading.records import (
+from hotloop.profiling.trace.reading.json_schemas import (
+    CallsRecord,
     LayersRecord,
     LookRecord,
     Manifest,
@@ -33,6 +31,9 @@ from hotloop.profiling.trace.reading.records import (
     SourcesRecord,
     StateRecord,
 )
+from hotloop.profiling.trace.reading.names import Names, index_names, steps_up
+from hotloop.profiling.trace.reading.open_files import Budget, Malformed
+from hotloop.profiling.trace.reading.plain_json import read_json
 from hotloop.profiling.trace.source_text import SourceText
 
 MANIFEST = "run.json"
@@ -171,6 +172,12 @@ def read_looks(run: Path, budget: Budget | None = None) -> tuple[LookFiles, list
     layers, wrong_layers = read_records(LayersRecord, run, "layers.json", budget)
     files = LookFiles(next(iter(functions), None), next(iter(operators), None), next(iter(layers), None))
     return files, [*wrong_functions, *wrong_operators, *wrong_layers]
+
+
+def read_calls(run: Path, budget: Budget | None = None) -> tuple[CallsRecord, list[str]]:
+    """Return the calls that were counted in the main process, and what could not be read."""
+    records, damage = read_records(CallsRecord, run, "calls.json", budget)
+    return records[0] if records else CallsRecord(), damage
 
 
 def read_sources(run: Path, budget: Budget | None = None) -> tuple[dict[str, SourceText], list[str]]:

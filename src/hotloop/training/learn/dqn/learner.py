@@ -29,7 +29,7 @@ def _supported(state: DQNState) -> list[str]:
 def _make_kernel(name: str, state: DQNState) -> Kernel:
     check_kernel(name, KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
-        from hotloop.training.learn.dqn.fused import FusedMLP
+        from hotloop.training.learn.dqn.numba_kernel import FusedMLP
 
         return FusedMLP(state)
     from hotloop.training.learn.dqn import torch_kernels

@@ -44,7 +44,7 @@ def _supported(state: PPOState) -> list[str]:
 def _make_kernel(name: str, state: PPOState) -> Kernel:
     check_kernel(name, PPO_KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
-        from hotloop.training.learn.ppo.fused import FusedMLP
+        from hotloop.training.learn.ppo.numba_kernel import FusedMLP
 
         return FusedMLP(state)
     from hotloop.training.learn.ppo.torch_kernels import Plain

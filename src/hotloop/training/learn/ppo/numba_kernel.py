@@ -1,7 +1,7 @@
 """PPO's updates as one numba kernel for small networks: all epochs over a rollout in one call.
 
 Forward passes of both networks, the losses and their derivatives, backward passes, clipping, and Adam with two learning
-rates, on the flat vectors of `flat_params`. `fused_reference` computes the same in plain NumPy.
+rates, on the flat vectors of `flat_params`. `numba_reference` computes the same in plain NumPy.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DQN's update as one numba kernel for small networks: K updates in one call, without framework overhead.
 
 Three forward passes, double-Q target, Huber loss, backward pass, clipping, Adam and the target network's updates, on
-the flat vectors of `flat_params`. `fused_reference` computes the same in plain NumPy.
+the flat vectors of `flat_params`. `numba_reference` computes the same in plain NumPy.
 """
 
 from __future__ import annotations

@@ -23,6 +23,36 @@ Ratio = Annotated[float, Between(1, 1_000)]
 
 
 @dataclass(frozen=True, slots=True)
+class LineCalls:
+    """How often a line called something, in `calls.json`."""
+
+    file: str
+    line: Index
+    callee: str
+    calls: Count
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionCalls:
+    """How often a function was called, in `calls.json`."""
+
+    file: str
+    function: str
+    line: Index
+    calls: Count
+
+
+@dataclass(frozen=True, slots=True)
+class CallsRecord:
+    """`calls.json`: what was counted in short windows of the loop."""
+
+    windows: Count = 0
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    lines: tuple[LineCalls, ...] = ()
+    functions: tuple[FunctionCalls, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class SourceRecord:
     """A file of the user, in `sources.json`."""
 

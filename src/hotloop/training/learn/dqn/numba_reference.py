@@ -12,7 +12,7 @@ from hotloop.training.learn.kernels import mlp_reference as mlp
 from hotloop.training.learn.kernels.mlp_reference import F32, Widths
 
 if TYPE_CHECKING:
-    from hotloop.training.learn.dqn.fused import Net, Numbers, Vectors
+    from hotloop.training.learn.dqn.numba_kernel import Net, Numbers, Vectors
 
 
 def _hidden_size(widths: Widths) -> int:

@@ -12,7 +12,7 @@ from hotloop.training.learn.kernels.mlp_reference import F32, Linear, Widths
 from hotloop.training.learn.ppo.state import ADAM_EPS, Rollout
 
 if TYPE_CHECKING:
-    from hotloop.training.learn.ppo.fused import Numbers, Vectors
+    from hotloop.training.learn.ppo.numba_kernel import Numbers, Vectors
 
 
 def _head(flat: F32, widths: Widths, outputs: int) -> Linear:
