@@ -112,7 +112,7 @@ def row(name: str, itself: dict[str, Times], work: dict[str, Times]) -> Row:
     """One comparison: above 1 is faster than without an interruption."""
     found = estimate(ratio_of, work[NOTHING], work[name])
     ours, peer = np.median(work[name]) / MS, np.median(work[NOTHING]) / MS
-    label = f"two steps and an update {name} ({np.median(itself[name]) / MS:.2g} ms)"
+    label = f"two steps and an update {name} ({float(f'{np.median(itself[name]) / MS:.2g}'):g} ms)"
     return Row(label, float(ours), float(peer), NOTHING, "ms", found.value, found.low, found.high)
 
 

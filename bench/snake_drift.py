@@ -119,7 +119,7 @@ def run(quick: bool) -> list[Row]:
             about = f"growth of {episodes:,} episodes: {label}"
             rows.append(Row(about, reported[name], truth[name], "counted by the loop", "×", ratio, ratio, ratio))
         error = max(abs(reported[name] / truth[name] - 1) for name in NAMES)
-        about = f"growth of {episodes:,} episodes, told to be of {verdict}: largest difference"
+        about = f"growth of {episodes:,} episodes (verdict: {verdict}), largest difference"
         rows.append(against_limit(about, exactly(100 * error), LARGEST_DIFFERENCE, "%"))
     return rows
 

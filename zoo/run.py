@@ -312,7 +312,8 @@ def summary(found: dict[str, Any]) -> str:
     )
     if found["median_error"] is not None:
         text += f"; median error of the {found['errors']} predicted gains {found['median_error']:.1%}"
-    return text + ". A fault that costs no time has no gain to rank by: it must be told, first or not."
+    text += ". A fault that costs no time has no gain by which it could be ranked"
+    return f"{text}: it counts as found wherever it is listed."
 
 
 def is_bad_news(found: dict[str, Any]) -> bool:

@@ -35,7 +35,7 @@ def printable_lines(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Return text for a CSV cell. One that a spreadsheet would evaluate is prefixed with `'`. Line breaks are kept."""
+    """Return text for a CSV cell. Text that a spreadsheet would evaluate gets the prefix `'`. Line breaks are kept."""
     shown = printable_lines(text)
     return f"'{shown}" if FORMULA.match(shown) else shown
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--board", type=_boards, metavar="8,10,15", help="Snake: board sizes (default: as trained)")
     parser.add_argument("--official", action="store_true", help="CarRacing: also on Gymnasium's own environment")
-    parser.add_argument("--level", metavar="1-1,1-2", help="Mario: levels; Ricochet: 0,1 (default: as trained; all)")
+    parser.add_argument("--level", metavar="1-1,1-2", help="Mario (default: as trained), Ricochet (0,1; default: all)")
     parser.add_argument(
         "--max-steps",
         type=whole_number,

@@ -150,7 +150,7 @@ def _overview() -> str:
     width = max(map(len, COMMANDS))
     lines = ["hotloop: why is this training slow, and what would make it fast?", ""]
     lines += [f"  hotloop {name:<{width}}   {summary}" for name, summary in COMMANDS.items()]
-    lines += ["", "Each command has --help, and each but run, whose output is the script's, --json for programs."]
+    lines += ["", "Every command has --help. Every command except run has --json, for programs."]
     return "\n".join([*lines, "", f"Next: {_next_step()}"])
 
 

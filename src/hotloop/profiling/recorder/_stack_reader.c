@@ -67,6 +67,7 @@
 #define CHUNK_BYTES 65536
 #define MAX_TEXT 4096
 #define MAX_TABLE 65536
+#define LEAST_FILE_NUMBER 700
 
 /* Flags of a sample. Whether a thread is blocked is known of the main thread only. */
 enum { HOLDS_LOCK = 1, COLLECTING = 2, STATE_KNOWN = 4, BLOCKED = 8, ON_FILE = 16 };
@@ -95,6 +96,13 @@ typedef struct {
     int seen;
 } Thread;
 
+/* A file of the main thread in /proc. The script may close it, and the number may then be another file's. */
+typedef struct {
+    int number;
+    dev_t device;
+    ino_t inode;
+} ProcFile;
+
 static struct {
     pthread_t thread;
     pthread_mutex_t lock; /* guards what take() empties */
@@ -105,7 +113,7 @@ static struct {
     unsigned long skipped_ident;
     PyInterpreterState *interpreter;
     pid_t pid;
-    int syscall_file, schedstat_file;
+    ProcFile syscall_file, schedstat_file;
     uint64_t random;
 
     Thread threads[MAX_THREADS];
@@ -126,7 +134,7 @@ static struct {
     int64_t lost, torn, own_cpu_ns;
     char chunk[CHUNK_BYTES];
     char code_bytes[MAX_DEPTH][CODE_BYTES];
-} the = {.lock = PTHREAD_MUTEX_INITIALIZER, .sleeping = PTHREAD_MUTEX_INITIALIZER, .syscall_file = -1, .schedstat_file = -1};
+} the = {.lock = PTHREAD_MUTEX_INITIALIZER, .sleeping = PTHREAD_MUTEX_INITIALIZER, .syscall_file = {-1}, .schedstat_file = {-1}};
 
 static int64_t
 clock_ns(clockid_t clock)
@@ -374,6 +382,47 @@ read_stack(PyThreadState *state)
 
 /* ---- one tick -------------------------------------------------------------------------------------------- */
 
+/* Open a file under a high number: a script that closes its standard streams expects the low ones to be free. */
+static ProcFile
+open_proc(const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)the.pid, name);
+    int low = open(path, O_RDONLY | O_CLOEXEC);
+    ProcFile file = {low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, LEAST_FILE_NUMBER)};
+    struct stat found;
+    if (low >= 0)
+        close(low);
+    if (file.number >= 0 && fstat(file.number, &found) == 0)
+        file.device = found.st_dev, file.inode = found.st_ino;
+    return file;
+}
+
+static int
+is_open(ProcFile *file)
+{
+    struct stat found;
+    return file->number >= 0 && fstat(file->number, &found) == 0 && found.st_dev == file->device
+        && found.st_ino == file->inode;
+}
+
+static void
+close_proc(ProcFile *file)
+{
+    if (is_open(file))
+        close(file->number);
+    file->number = -1;
+}
+
+/* Read the beginning of a file as text; return whether there was any. */
+static int
+read_proc(ProcFile *file, char *text, size_t size)
+{
+    ssize_t n = is_open(file) ? pread(file->number, text, size - 1, 0) : -1;
+    text[n < 0 ? 0 : n] = 0;
+    return n > 0;
+}
+
 /* Return whether a system call waits for a disk rather than for another thread, process or machine. */
 static int
 is_on_file(long number, int file)
@@ -394,10 +443,8 @@ static int64_t
 blocked_flags(void)
 {
     char text[64], *rest;
-    ssize_t n = the.syscall_file >= 0 ? pread(the.syscall_file, text, sizeof text - 1, 0) : -1;
-    if (n <= 0)
+    if (!read_proc(&the.syscall_file, text, sizeof text))
         return 0;
-    text[n] = 0;
     if (text[0] == 'r') /* "running" */
         return STATE_KNOWN;
     long number = strtol(text, &rest, 10); /* followed by the arguments */
@@ -408,12 +455,9 @@ blocked_flags(void)
 static int64_t
 delay_ns(void)
 {
-    char text[96];
-    ssize_t n = the.schedstat_file >= 0 ? pread(the.schedstat_file, text, sizeof text - 1, 0) : -1;
-    if (n <= 0)
+    char text[96], *rest;
+    if (!read_proc(&the.schedstat_file, text, sizeof text))
         return -1;
-    text[n] = 0;
-    char *rest;
     strtoll(text, &rest, 10);
     return strtoll(rest, NULL, 10);
 }
@@ -571,11 +615,8 @@ forget(void)
     the.n_codes = the.codes_taken = the.n_stacks = the.stacks_taken = the.n_places = 0;
     the.n_samples = the.n_changes = the.n_counters = 0;
     the.lost = the.torn = the.own_cpu_ns = 0;
-    if (the.syscall_file >= 0)
-        close(the.syscall_file);
-    if (the.schedstat_file >= 0)
-        close(the.schedstat_file);
-    the.syscall_file = the.schedstat_file = -1;
+    close_proc(&the.syscall_file);
+    close_proc(&the.schedstat_file);
 }
 
 static void
@@ -625,11 +666,8 @@ start(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_OSError, "process_vm_readv is not permitted here");
         return NULL;
     }
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)the.pid);
-    the.syscall_file = open(path, O_RDONLY | O_CLOEXEC);
-    snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)the.pid);
-    the.schedstat_file = open(path, O_RDONLY | O_CLOEXEC);
+    the.syscall_file = open_proc("syscall");
+    the.schedstat_file = open_proc("schedstat");
     the.tick_ns = tick_ns;
     the.skipped_ident = skipped;
     the.random = (uint64_t)clock_ns(CLOCK_MONOTONIC) | 1;

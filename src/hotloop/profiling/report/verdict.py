@@ -74,7 +74,7 @@ def _throughput(wall_s: float, counts: Counts, rates: Mapping[str, Rate]) -> str
 
 
 def _first_sentence(advice: str) -> str:
-    """Return the first sentence of an advice, without the code that follows it."""
+    """Return the first sentence of a finding's advice, without the code that follows it."""
     prose = " ".join(line for line in advice.split("\n    ")[0].split("\n") if line and not line.startswith("```"))
     sentence = prose.split(". ")[0].rstrip(".: ")
     return f"{sentence}."

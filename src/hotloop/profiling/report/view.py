@@ -5,7 +5,7 @@ Terminal, text, JSON, notebook, charts, progress summary and exports only lay it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -245,7 +245,7 @@ def tree_rows(thread: Thread, least_share: float) -> list[TreeRow]:
 
 def _children(thread: Thread, parent: Node, least_share: float, depth: int) -> list[tuple[TreeRow, Node | None]]:
     """Return the rows of a node's children with their nodes, largest last. Small ones share a row without a node."""
-    children = sorted(thread.children.get(parent.id, ()), key=lambda node: -node.total_ns)
+    children = sorted(_merged_gaps(thread.children.get(parent.id, ())), key=lambda node: -node.total_ns)
     least_ns = least_share * thread.wall_ns
     shown = [node for node in children if node.total_ns >= least_ns]
     small = children[len(shown) :]
@@ -255,6 +255,17 @@ def _children(thread: Thread, parent: Node, least_share: float, depth: int) -> l
     for node in reversed(shown):
         found.append((_tree_row(node, thread, depth, last=not found), node))
     return found
+
+
+def _merged_gaps(children: Iterable[Node]) -> list[Node]:
+    """Return nodes, with gaps of the same name as one: the same network before and after may act or learn."""
+    found: dict[tuple[str, int], Node] = {}
+    for node in children:
+        key = (node.name, 0) if node.kind == "gap" else (node.name, node.id)
+        same = found.get(key)
+        total, own = (same.total_ns, same.self_ns) if same else (0, 0)
+        found[key] = replace(node, total_ns=node.total_ns + total, self_ns=node.self_ns + own)
+    return list(found.values())
 
 
 def _tree_row(node: Node, thread: Thread, depth: int, last: bool) -> TreeRow:

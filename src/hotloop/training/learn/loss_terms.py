@@ -17,8 +17,8 @@ def huber(error: Tensor) -> Tensor:
 def q_target(reward: Tensor, discount: Tensor, target_q: Tensor, chooser_q: Tensor) -> Tensor:
     """One-step (or n-step) target `r + d · Q⁻(s', argmax_a Q(s', a))`.
 
-    With the online network's values as the chooser this is double Q-learning (van Hasselt et al., 2016), with
-    the target network's own it is plain Q-learning.
+    If `chooser_q` comes from the online network, this is double Q-learning (van Hasselt et al., 2016). If it comes
+    from the target network, this is plain Q-learning.
 
     Args:
         reward: `[B]`, summed over the n steps where n > 1.

@@ -1,4 +1,4 @@
-"""Reference implementations of the kernels in plain Python: same arguments, same results, also in place.
+"""Reference implementations of the kernels in plain Python: same arguments, same results, same changes to the arrays.
 
 They document the kernels, and tests compare the kernels with them. Training does not use them.
 """

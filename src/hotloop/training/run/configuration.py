@@ -75,7 +75,7 @@ def check_finite(config: Settings) -> None:
 def check_same(ours: Settings, theirs: Mapping[str, Json], source: Path) -> None:
     """Reject a configuration that differs from that of the checkpoint to resume.
 
-    A setting that the checkpoint does not have is newer than it: then training used what is the default now.
+    A checkpoint may be older than a setting. Then it lacks the setting, and was trained with what is now the default.
     """
     trained_with = _plain(type(ours)()) | dict(theirs)
     for name, value in _plain(ours).items():

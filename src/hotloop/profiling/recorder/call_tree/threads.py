@@ -29,7 +29,7 @@ class Threads:
         self._seen_logs = 0
 
     def listen(self) -> None:
-        """Start to record their spans."""
+        """Start to record the spans of all threads."""
         self._logs = registry.listen()
 
     def waiting(self) -> int:

@@ -56,7 +56,7 @@ def receiving(fn: Callable[P, type], inspect_class: Callable[[type], None]) -> C
 
 
 def on_jitclass(module: ModuleType, patches: Patches, state: HookState) -> None:
-    """Give numba the class as it was written, because it compiles every function in it."""
+    """Give numba the class without hooks, because numba compiles every function of the class."""
     original = module.register_class_type
     if is_wrapper(original):
         return

@@ -126,7 +126,7 @@ class _Mask:
                     self._hide(*self._place(node))
 
     def hide_in(self, node: ast.AST) -> None:
-        """Hide what a string holds that is secret by its form."""
+        """Hide the parts of a string that are secret by their form."""
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
             whole = _folded(node)
             if whole is not None and secret_spans(whole):

@@ -106,7 +106,7 @@ _NUMBER = re.compile(r"[-+]?[\d_,]*\.?\d+(?:e[-+]?\d+)?")
 
 
 def hides(name: str, value: str) -> bool:
-    """Say whether a value must be hidden for the name it has. Booleans never, numbers if the name is doubtful."""
+    """Say whether a value must be hidden because of its name. Booleans stay, and short numbers with a doubtful name."""
     return hides_value(secrecy(name), value, counts=name.lower().endswith("tokens"))
 
 

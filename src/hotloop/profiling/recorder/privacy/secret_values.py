@@ -1,7 +1,7 @@
 """Finds secrets in a text: by their form, or by the name beside them.
 
-`KNOWN` is the table to maintain: the forms in which services issue keys. The rest follows from how addresses, headers
-and assignments are written, and from how unlike words a random string is.
+`KNOWN` is the table to maintain: the forms in which services issue keys. Everything else is recognised by the syntax of
+addresses, headers and assignments, or because a random string does not look like words.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ def grouped(table: Table, key: str) -> dict[int, Table]:
 
 
 def none_of(table: Table) -> Table:
-    """Return no row of a table."""
+    """Return a table with the same columns and no rows."""
     return {name: column[:0] for name, column in table.items()}
 
 

@@ -239,7 +239,7 @@ def _samples(
 
 
 def _device_times(parts: ProcessParts, kept: set[int]) -> dict[int, float]:
-    """Device time a call, in ns, by code."""
+    """Return the device time per call, in ns, for each code (number of a span)."""
     spans = of_windows(parts.spans, kept)
     device, timed = sum_by(spans["code"], spans["device_ns"]), sum_by(spans["code"], spans["timed"])
     return {code: ns / timed[code] for code, ns in device.items() if ns and timed[code]}

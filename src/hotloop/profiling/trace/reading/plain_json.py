@@ -22,7 +22,7 @@ def read_json(path: Path, budget: Budget | None = None, limit: int = limits.JSON
     """Read a file that holds one JSON object; None if there is no such file.
 
     Raises:
-        Malformed: It is something else.
+        Malformed: The file holds something else.
     """
     data = read_bytes(path, limit)
     if data is None:

@@ -178,7 +178,7 @@ def borrow_state(state: State) -> State:
 
 @kernel
 def borrow_search(search: Search) -> Search:
-    """Return the same memory without reference counts."""
+    """Return the solver's arrays, on the same memory, without reference counts."""
     return Search(
         borrow(search.table), borrow(search.bound), borrow(search.path), borrow(search.queue), borrow(search.number)
     )

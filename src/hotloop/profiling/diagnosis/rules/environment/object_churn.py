@@ -1,13 +1,13 @@
 """A step creates many small objects and looks up attributes by name or type.
 
 Measured: 50 ns for `getattr` with a name, 30 ns for `isinstance`, 500 ns to create an object with three fields and an
-assertion and 800 ns to find it in a set, 1500 ns for a `__getattr__`. Study 002 has twenty `getattr`, forty
-`isinstance` and thirty such objects per step.
+assertion and 800 ns to find it in a set, 1500 ns for a `__getattr__`. One of the studied programs has twenty
+`getattr`, forty `isinstance` and thirty such objects per step.
 
 **Seen by.** At least 10 µs per environment step and 15 % of the loop in your own code outside of learning: on lines
 with `getattr`, `hasattr` or `isinstance`, in methods such as `__init__`, `__eq__`, `__hash__` and `__getattr__`, and in
 the standard library modules behind them (`functools`, `enum`, `copy`, `dataclasses`). Functions that do little else are
-claimed as a whole. Without the accelerator, plain Python is sampled only if it runs for more than 5 ms at a stretch.
+claimed as a whole. Without the C extension, plain Python is sampled only if it runs for more than 5 ms at a stretch.
 
 **Residual.** 15 % (5 to 40 %): 20 ns instead of 50 for an attribute, 50 ns instead of 1300 to create and look up an
 object.

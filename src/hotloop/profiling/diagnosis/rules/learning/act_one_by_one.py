@@ -33,7 +33,7 @@ Stack the observations and call the policy once a vector step:
 
 
 def find(loop: Loop) -> Causes:
-    """Find module calls for acting that are as many as the environment steps of a vector environment."""
+    """Find networks that are called once for each environment of a vector environment, instead of once for all."""
     num_envs = loop.num_envs
     acting = [node for node in loop.spans if _acts(loop, node) and node.calls >= FOR_EACH * loop.env_steps]
     if not loop.env_steps or num_envs < FEWEST_ENVS or not acting:

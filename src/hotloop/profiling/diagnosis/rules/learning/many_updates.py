@@ -2,8 +2,8 @@
 
 The number of updates is tied to the number of environments (`num_envs // 4`), with small batches.
 
-**Seen by.** 32 environments or more, batches sampled from replay (not epochs over a rollout), at least four times as
-many updates per vector step as one for 64 environments, and at least half of the time in learning.
+**Seen by.** 32 environments or more, batches sampled from replay (not epochs over a rollout), at least half of the time
+in learning, and at least four times as many updates per vector step as the target, one per 64 environments.
 
 **Cure.** Make the ratio explicit, use fewer and larger updates, and compare learning curves per minute, not per step.
 ```python
@@ -13,7 +13,7 @@ for _ in range(UPDATES_PER_STEP):
     agent.update(replay.sample(BATCH))
 ```
 
-**Residual.** Target ratio divided by the present one. The gain is in steps per second; less is learned per step. This
+**Residual.** The target divided by the present ratio. The gain is in steps per second; less is learned per step. This
 is the only rule whose fix changes the maths.
 """
 

@@ -7,7 +7,7 @@ Each pair of parameters costs 6 µs with `lerp_`, 8 µs with `mul_` and `add_`, 
 in place (`copy_`, `lerp_`, `mul_`, `add_`).
 
 **Residual.** A sixth (half to twice that): 1.5 µs per tensor instead of 9. The lists are built once. The leading
-underscore means that torch may change the name, but its own optimisers use it.
+underscore of `_foreach_lerp_` means that torch may change the function, but its own optimisers use it.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ def find(loop: Loop) -> Causes:
 
 
 def _time(threads: int, parallel: float) -> float:
-    """Return the time of work of length 1 of which a part is divided among threads (Amdahl)."""
+    """Return how long work takes if a part of it is divided among threads; on one thread it takes 1 (Amdahl)."""
     return 1.0 - parallel + parallel / threads
 
 

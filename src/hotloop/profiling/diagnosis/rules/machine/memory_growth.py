@@ -9,7 +9,7 @@ without gradients and keeping scalar tensors still grew by 60 kB per step; keepi
 than twice the rate at which bytes are stored in replay, and would fill the machine within a day. At least 30 % of the
 growth must be newly allocated: a preallocated replay buffer becomes resident as it fills and is no leak. Or a hundred
 major page faults per second: the machine is paging. The reported line is the busiest one that keeps something without
-detaching it. It is a hint, no proof, because memory is sampled only a few times per second.
+detaching it. It is a hint, not a proof, because memory is sampled only a few times per second.
 
 **Residual.** None: the gain is 1, because time is lost only once memory is full.
 """

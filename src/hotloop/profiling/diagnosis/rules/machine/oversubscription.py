@@ -5,7 +5,8 @@ to get one.
 
 **Seen by.** More than one torch thread, and more than 1.25 busy threads per core: torch's threads plus the cores that
 other processes use while the main thread is not waiting for them. Or, if something outside of the run uses the cores:
-small networks (under 10 ms per call at best) on several threads that are running for less than 60 % of their time.
+small networks (the fastest call takes under 10 ms) on several threads, if they are on a core for less than 60 % of the
+time.
 
 **Residual.** The fastest call of each span shows its time when it is not disturbed; the median call is the upper bound.
 """
