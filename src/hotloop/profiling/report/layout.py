@@ -7,6 +7,9 @@ import os
 from rich.rule import Rule
 from rich.text import Text
 
+SHORT = 24
+"""Characters of a file and line in a table."""
+
 
 def heading(title: str, detail: str = "") -> Rule:
     """Return the heading of a section."""
@@ -15,9 +18,9 @@ def heading(title: str, detail: str = "") -> Rule:
 
 
 def place(file: str, line: int) -> str:
-    """Return a file and line, short: relative to the current directory, or the file's name alone."""
-    found = near(file)
-    return f"{found if found != file else os.path.basename(file)}:{line}"
+    """Return a file and line, short: relative to the current directory if that is short, or the file's name alone."""
+    found = f"{near(file)}:{line}"
+    return found if near(file) != file and len(found) <= SHORT else f"{os.path.basename(file)}:{line}"
 
 
 def near(file: str) -> str:

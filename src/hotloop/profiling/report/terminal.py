@@ -18,7 +18,7 @@ from rich.text import Text
 
 from hotloop import numbers
 from hotloop.profiling.report import deep, drift
-from hotloop.profiling.report.layout import heading, near, place
+from hotloop.profiling.report.layout import SHORT, heading, near, place
 from hotloop.profiling.report.palette import GROUP_ORDER, colour
 from hotloop.profiling.report.printable import printable_report
 from hotloop.profiling.report.view import Report, TreeRow
@@ -32,7 +32,6 @@ MAX_WIDTH = 118
 BAR_WIDTH = 40
 TREE_ROWS = 40
 LINES_SHOWN = 12
-PLACE_WIDTH = 24
 LEAST_SHARE = 0.01
 SHORT_S = 3.0
 """Shorter recordings have too few samples."""
@@ -137,7 +136,7 @@ def _no_findings(report: Report) -> RenderableType:
 def _line_table(report: Report) -> RenderableType:
     table = Table.grid(padding=(0, 2), expand=True)
     table.add_column(justify="right", no_wrap=True, width=6)
-    table.add_column(style="cyan", no_wrap=True, width=PLACE_WIDTH, overflow="ellipsis")
+    table.add_column(style="cyan", no_wrap=True, width=SHORT, overflow="ellipsis")
     table.add_column(no_wrap=True, overflow="ellipsis", ratio=3)
     table.add_column(style="dim", no_wrap=True, overflow="ellipsis", ratio=2)
     for line in report.lines[:LINES_SHOWN]:
