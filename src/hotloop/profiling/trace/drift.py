@@ -261,13 +261,18 @@ def phase_costs(trace: Trace, parts: tuple[Part, Part]) -> tuple[PhaseCost, ...]
         if node not in trace.thread.by_id:
             continue
         for i, (inside, part) in enumerate(zip((slice(third), slice(-third, None)), parts, strict=True)):
-            seconds = float(np.nansum(cost[inside] * calls[node][inside]))
-            seen = float(calls[node][inside][~np.isnan(cost[inside])].sum())
-            # A block without a timed call is assumed to be like the other one.
-            seconds *= float(calls[node][inside].sum()) / seen if seen else 0.0
+            # Blocks without a timed call are assumed to be like the others of this part, or else of the whole loop.
+            mean_s = _mean_cost(cost[inside], calls[node][inside])
+            seconds = (_mean_cost(cost, calls[node]) if mean_s is None else mean_s) * calls[node][inside].sum()
             by_phase.setdefault(str(trace.thread.by_id[node].phase), [0.0, 0.0])[i] += seconds / part.env_steps
     rows = [PhaseCost(phase, early, late) for phase, (early, late) in by_phase.items()]
     return tuple(sorted(rows, key=lambda row: (-abs(row.late_s - row.early_s), row.phase)))
+
+
+def _mean_cost(cost: Floats, calls: Floats) -> float | None:
+    """Return the mean of the known costs of a call, weighted by calls; None if none is known."""
+    weights = calls * ~np.isnan(cost)
+    return float(np.nansum(cost * calls) / weights.sum()) if weights.any() else None
 
 
 def _episodes_changed(blocks: Blocks, early: Part, late: Part, factors: Factors) -> bool:
