@@ -75,7 +75,7 @@ def test_terminal_and_file_reports_agree(place, tmp_path):
     assert done.stdout == files[0].read_text(encoding="utf-8")
     assert "replay.sample" in done.stdout
     assert files[1].read_bytes().startswith(b"\x89PNG")
-    assert {"tree", "hottest_lines", "windows", "schema"} <= set(json.loads(files[2].read_text()))
+    assert {"tree", "lines", "windows", "schema"} <= set(json.loads(files[2].read_text()))
     assert done.stderr.count("wrote") == 3
 
 

@@ -85,7 +85,7 @@ def from_labels(lines: list[str], labels: dict[str, str]) -> dict[str, int]:
     """Read `N in all` after each label. Frames default to the steps; other missing labels mean 0."""
     found = {}
     for counter, label in labels.items():
-        shown = next((line for line in lines if label in line), None)
+        shown = next((line for line in lines if label in line and IN_ALL.search(line)), None)
         found[counter] = number(IN_ALL.findall(shown)[0]) if shown else 0
     return found | {"frames": found.get("frames") or found["env_steps"]}
 

@@ -15,11 +15,11 @@ MODULE = "hotloop.training.learn.ppo.numba_kernel"
 def test_a_cache_without_the_module_is_cold(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
     assert warm_up.is_cold(MODULE)
-    for folder, name in (("ppo_abc", "other.f-1.py311.nbi"), ("dqn_abc", "fused.f-1.py311.nbi")):
+    for folder, name in (("ppo_abc", "other.f-1.py311.nbi"), ("dqn_abc", "numba_kernel.f-1.py311.nbi")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / name).touch()
         assert warm_up.is_cold(MODULE)
-    (tmp_path / "ppo_abc" / "fused.f-1.py311.nbi").touch()
+    (tmp_path / "ppo_abc" / "numba_kernel.f-1.py311.nbi").touch()
     assert not warm_up.is_cold(MODULE)
 
 
@@ -49,7 +49,7 @@ def test_nothing_is_started_where_there_is_nothing_to_gain(tmp_path: Path, start
     with warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(kernel="torch"), MODULE):
         pass
     (tmp_path / "ppo_abc").mkdir()
-    (tmp_path / "ppo_abc" / "fused.f-1.py311.nbi").touch()
+    (tmp_path / "ppo_abc" / "numba_kernel.f-1.py311.nbi").touch()
     with warm_up.learner_compiled_ahead("ppo-snake", ppo_snake.Config(), MODULE):
         pass
     assert started == []

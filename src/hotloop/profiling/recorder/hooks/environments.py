@@ -209,6 +209,11 @@ def _ended(fields: tuple, quiet: set[int]) -> int:
     truncated: Flags = fields[3] if len(fields) >= 5 else False
     if isinstance(terminated, (bool, np.bool_)):
         return int(bool(terminated) or bool(truncated))
+    if (
+        type(terminated) is np.ndarray and terminated.dtype == np.bool_ and terminated.ndim
+    ):  # the usual form of vector environments, and the quickest
+        both = type(truncated) is np.ndarray and truncated.dtype == np.bool_ and truncated.ndim
+        return int(np.count_nonzero(terminated | truncated if both else terminated))
     if isinstance(terminated, dict):
         cut = truncated if isinstance(truncated, dict) else dict.fromkeys(terminated, bool(truncated))
         return int(bool(terminated) and all(ended or cut.get(agent) for agent, ended in terminated.items()))
