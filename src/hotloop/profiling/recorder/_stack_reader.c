@@ -59,6 +59,9 @@
 #define FRAME_BYTES offsetof(_PyInterpreterFrame, localsplus)
 #define CODE_BYTES offsetof(PyCodeObject, co_code_adaptive)
 #define MAX_DEPTH 60
+#define INNERMOST 36 /* frames kept at this end of a deeper stack */
+#define MAX_STEPS 3000
+#define TRIES 4
 #define MAX_THREADS 64
 #define MAX_CODES 32768
 #define MAX_STACKS 20000
@@ -312,7 +315,9 @@ number_stack(Place *places, int32_t depth)
 
 /* ---- one thread's stack ---------------------------------------------------------------------------------- */
 
-/* Read the frames of a thread, innermost first: the address of each code object and instruction. */
+/* Read the frames of a thread, innermost first: the address of each code object and instruction. Of a deep stack the
+   innermost and the outermost frames are kept, since the user's own lines may be at either end. Returns how many; 0 if
+   the stack changed meanwhile. */
 static int
 read_frames(PyThreadState *state, uintptr_t *codes, uintptr_t *instructions)
 {
@@ -330,23 +335,31 @@ read_frames(PyThreadState *state, uintptr_t *codes, uintptr_t *instructions)
     if (begin != NULL && end - begin > CHUNK_BYTES)
         begin = end - CHUNK_BYTES;
     size_t bytes = begin != NULL && end > begin && copy(the.chunk, begin, end - begin) ? end - begin : 0;
-    int depth = 0;
-    /* More steps than frames: some are not Python's. A damaged chain must not be a loop without end. */
-    for (int steps = 0; frame != NULL && depth < MAX_DEPTH && steps < 2 * MAX_DEPTH; steps++) {
+    int depth = 0, owner = 0;
+    /* A damaged chain must not be a loop without end. */
+    for (int steps = 0; frame != NULL && steps < MAX_STEPS; steps++) {
         char one[FRAME_BYTES];
         const char *at = (const char *)frame;
         _PyInterpreterFrame *found = (_PyInterpreterFrame *)one;
         if (bytes >= FRAME_BYTES && at >= begin && at <= begin + bytes - FRAME_BYTES)
             found = (_PyInterpreterFrame *)(the.chunk + (at - begin));
         else if (!copy(one, frame, FRAME_BYTES))
-            break;
+            return 0;
         if (!IS_C_FRAME(found) && CODE_OF(found) != NULL) {
+            if (depth == MAX_DEPTH) { /* the outermost of those kept so far gives way */
+                memmove(codes + INNERMOST, codes + INNERMOST + 1, (MAX_DEPTH - INNERMOST - 1) * sizeof *codes);
+                memmove(instructions + INNERMOST, instructions + INNERMOST + 1,
+                        (MAX_DEPTH - INNERMOST - 1) * sizeof *instructions);
+                depth--;
+            }
             codes[depth] = (uintptr_t)CODE_OF(found);
             instructions[depth++] = (uintptr_t)INSTRUCTION_OF(found);
         }
+        owner = found->owner;
         frame = found->previous;
     }
-    return depth;
+    /* A generator that yields in this moment has no caller any more, but is not where the stack begins. */
+    return owner == FRAME_OWNED_BY_GENERATOR ? 0 : depth;
 }
 
 /* Return the number of a thread's stack: -1 if there is no room for it, -2 if it changed while it was read. */
@@ -489,12 +502,12 @@ sample_thread(uintptr_t address, PyThreadState *state, int64_t at)
     /* A thread that used no CPU time since the last sample is where it was. */
     int idle = cpu >= 0 && cpu == thread->cpu_ns && thread->stack != -2;
     if (!idle) {
-        thread->flags = main ? blocked_flags() : 0;
+        /* The stack first: the copy of the thread's state is old soon. */
         thread->stack = read_stack(state);
-        if (thread->stack == -2)
+        for (int i = 1; thread->stack == -2 && i < TRIES && copy(state, (void *)address, sizeof *state); i++)
             thread->stack = read_stack(state);
-        if (thread->stack == -2)
-            the.torn++;
+        the.torn += thread->stack == -2;
+        thread->flags = main ? blocked_flags() : 0;
     } else if (main && !(thread->flags & BLOCKED))
         thread->flags = blocked_flags();
     int64_t delay = main ? delay_ns() : -1, flags = thread->flags;
@@ -554,9 +567,28 @@ interval_ns(void)
     return the.tick_ns / 2 + (int64_t)(the.random % (uint64_t)the.tick_ns);
 }
 
+/* Ask for short turns on a core, and so for early ones: else, while all cores are busy, this thread gets its turn when the
+   sampled one begins to wait, and sees it wait too often. Linux 6.12 and later; elsewhere it changes nothing. */
+static void
+ask_for_short_turns(void)
+{
+#ifdef SYS_sched_setattr
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } wanted = {.size = 48, .runtime = 100000};
+    if (syscall(SYS_sched_setattr, 0, &wanted, 0) != 0)
+        return;
+#endif
+}
+
 static void *
 run(void *Py_UNUSED(nothing))
 {
+    ask_for_short_turns();
     int64_t due = clock_ns(CLOCK_MONOTONIC) + interval_ns();
     pthread_mutex_lock(&the.sleeping);
     while (!the.stop) {

@@ -23,6 +23,7 @@ from hotloop.profiling.recorder.stack_book import StackBook
 from hotloop.profiling.recorder.stack_sampler import (
     BLOCKED,
     COLLECTING,
+    MAX_DEPTH,
     NativeSampler,
     PythonSampler,
     Sampler,
@@ -199,6 +200,51 @@ def test_threads_that_come_and_go_and_deep_stacks_do_no_harm():
             exec(compile(f"def f{i}():\n    return sum(range(50))\nf{i}()", f"made{i}", "exec"), {})
     assert len(taken[0].samples)
     assert max(len(frames) for _, frames in taken[0].stacks) <= 60
+
+
+def functions_seen(taken: Taken) -> list[list[str]]:
+    """The functions of each stack of the main thread, innermost first."""
+    names = {code[0]: code[2] for code in taken.codes}
+    frames = dict(taken.stacks)
+    mine = taken.samples[taken.samples[:, 1] == threading.get_ident()]
+    return [[names[code] for code, _ in frames[stack]] for stack in mine[:, 2].tolist()]
+
+
+@native
+def test_deep_stacks_keep_both_ends():
+    """Regression: frames beyond the sixtieth were dropped, and with them the user's own lines."""
+
+    def busy() -> None:
+        end = now_ns() + 100 * MS
+        while now_ns() < end:
+            pass
+
+    with sampling(made(NativeSampler)) as taken:
+        deep(200, busy)
+    stacks = [each for each in functions_seen(taken[0]) if any("busy" in name for name in each)]
+    assert stacks
+    assert all(any("test_deep_stacks" in name for name in each) for each in stacks)
+    assert all(len(each) <= MAX_DEPTH for each in stacks)
+
+
+def leaves(depth: int) -> Iterator[int]:
+    if depth:
+        yield from leaves(depth - 1)
+        yield from leaves(depth - 1)
+    else:
+        yield 1
+
+
+@native
+def test_generators_keep_their_callers():
+    """Regression: a generator that yielded while its stack was read seemed to have no caller."""
+    with sampling(made(NativeSampler), MS // 4) as taken:
+        end = now_ns() + 500 * MS
+        while now_ns() < end:
+            sum(leaves(8))
+    stacks = [each for each in functions_seen(taken[0]) if "leaves" in each]
+    assert stacks
+    assert all(any("test_generators" in name for name in each) for each in stacks)
 
 
 @native

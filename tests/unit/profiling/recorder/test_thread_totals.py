@@ -189,6 +189,15 @@ def test_an_account_keeps_the_place_of_stacks_and_of_memory():
     assert account.grown[place] == (4000, 9000, 0)
 
 
+def test_time_without_a_core_is_seen_before_the_system_reports_it():
+    account = Account(0, 0, "test", 0)
+    assert account.starved_ns(0, 10, 0, running=True) == 10
+    assert account.starved_ns(0, 10, 0, running=True) == 10
+    assert account.starved_ns(23, 10, 6, running=True) == 3, "of the 23 reported now, 20 were seen before"
+    assert account.starved_ns(9, 10, 6, running=True) == 4, "no more than the time without CPU time"
+    assert account.starved_ns(0, 10, 0, running=False) == 0, "a blocked thread waits"
+
+
 @pytest.mark.parametrize("accelerated", [True, False])
 def test_begins_and_counters_are_counted(monkeypatch, accelerated):
     if not accelerated:

@@ -43,6 +43,8 @@ class Account:
         self.pending_events = 0
         self.sightings: list[tuple[int, ...]] = []
         """Stack samples that have no node yet: (at, stack, *SAMPLE_SUMS without "n")."""
+        self._starved_ahead = 0
+        """Time without a core that was seen but is not reported by the system yet."""
         self.window: dict[str, Ints] = {name: np.zeros(0, np.int64) for name in SUMS}
         self.counters: dict[tuple[int, int], int] = {}
         self.samples: dict[tuple[int, int], list[int]] = {}
@@ -53,6 +55,19 @@ class Account:
         self.bumps: list[tuple[int, int, int, int]] = []
         self.grown: dict[int, tuple[int, int, int]] = {}
         self.named = 0
+
+    def starved_ns(self, reported: int, elapsed: int, ran: int, running: int | bool) -> int:
+        """Return for how much of a sample's time the thread was ready to run but had no core.
+
+        The system reports such a time when it has ended, which may be many samples later. Until then, the thread counts
+        as running but uses no CPU time.
+        """
+        if running and not ran:
+            self._starved_ahead += elapsed
+            return elapsed
+        starved = min(max(reported - self._starved_ahead, 0), elapsed - ran)
+        self._starved_ahead = max(self._starved_ahead - reported, 0)
+        return starved
 
     def drain(self) -> Ints:
         """Remove the thread's new events from its log, keep them in `pending`, and return them."""

@@ -91,7 +91,7 @@ class Threads:
         for at, ident, stack, elapsed, cpu, starved, flags in samples.tolist():
             account = self._live.get(ident) or self.open(ident, at)
             ran = elapsed if cpu < 0 else min(cpu, elapsed)
-            starved = min(starved, elapsed - ran)
+            starved = account.starved_ns(starved, elapsed, ran, running=flags & STATE_KNOWN and not flags & BLOCKED)
             collecting = elapsed if flags & COLLECTING else 0
             # Where the state is not known, what is neither computing nor starved is waiting.
             idle = (elapsed if flags & BLOCKED else 0) if flags & STATE_KNOWN else elapsed - ran - starved
