@@ -12,10 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import ModuleType
 
+from hotloop.counters import COUNTERS
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.privacy.redact_text import redacted_strings
 from hotloop.profiling.trace.stream_store import write_json
-from hotloop.spans import hot_path
+from hotloop.spans import hot_path, registry
 
 WINDOW_NS = 10_000_000
 EARLY_EVERY_NS, EARLY_NS = 1_000_000_000, 10_000_000_000
@@ -45,6 +46,20 @@ class CallCounts:
     def due(self, at_ns: int) -> bool:
         """Return whether it is time for a window."""
         return self._counter is not None and self._due_ns <= at_ns
+
+    def count(
+        self, ident: int, at_ns: int, counted: Callable[[], Mapping[int, int]], wait: Callable[[int], None]
+    ) -> None:
+        """Count the calls of a thread for some milliseconds, and the steps and updates in that time.
+
+        `counted` returns all amounts that were counted so far by code of the counter; `wait` waits until a moment.
+        """
+        before = counted()
+        if self.open(ident, at_ns):
+            wait(at_ns + WINDOW_NS)
+            after = counted()
+            codes = {name: code for name, code in registry.known_counters().items() if name in COUNTERS}
+            self.close({name: after.get(code, 0) - before.get(code, 0) for name, code in codes.items()})
 
     def open(self, ident: int, at_ns: int) -> bool:
         """Begin to count the calls of a thread; return False if the script profiles itself."""

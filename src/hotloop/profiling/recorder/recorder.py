@@ -1,9 +1,8 @@
-"""The recorder: one background thread that drains the logs of spans, samples stacks and memory, and writes files.
+"""The recorder: one background thread that drains the spans' logs, takes the stack samples, and writes.
 
-Every tick (10 ms) it samples the stacks of all threads. Every block (200 ms) it may switch short, frequent spans
-off or on, to measure what they cost. Every second it folds the drained events and appends the result to the run's
-files, so a run that is killed can be read up to its last second. If anything here fails, recording stops with one
-warning, and training continues.
+Every block (200 ms) it may switch fine spans off or on, to learn what they cost. Every second it folds what was drained
+and appends it to the run's files, so that a killed run is readable up to its last second. If anything in here fails,
+recording stops with one message and training continues.
 """
 
 from __future__ import annotations
@@ -15,9 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns, thread_cpu_ns
-from hotloop.counters import COUNTERS
 from hotloop.notice import notice
-from hotloop.profiling.recorder.call_counts import WINDOW_NS, CallCounts
+from hotloop.profiling.recorder.call_counts import CallCounts
 from hotloop.profiling.recorder.call_tree.fold import Ints, first_step, time_before
 from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun, mean_durations
 from hotloop.profiling.recorder.call_tree.threads import Threads
@@ -25,7 +23,6 @@ from hotloop.profiling.recorder.call_tree.tree import codes_of
 from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.profiling.recorder.process_stats import Vitals
-from hotloop.profiling.recorder.source_files import write_sources
 from hotloop.profiling.recorder.stack_book import StackBook
 from hotloop.profiling.recorder.stack_sampler import new_sampler
 from hotloop.profiling.recorder.windows import Windows
@@ -44,9 +41,9 @@ QUICK_NS = 2 * SECOND_NS
 FOLD_AT = 8_000
 """With more events than this waiting, fold before the second is over, to limit memory."""
 RAW_AT = 50_000
-"""Single calls that are written before the window is over."""
+"""With more single calls than this waiting, write them before the window is over."""
 CROWDED, FLOOD_NS = 12_000, 100_000_000
-"""So many events in the threads' logs are taken out at once; if within this time, they come faster than is folded."""
+"""With more events than this in the logs, drain them at once. If that recurs within this time, thin spans."""
 
 
 class Recorder:
@@ -114,9 +111,7 @@ class Recorder:
         if not self.failure:
             try:
                 self._second(self._ended_ns or now_ns(), last=True)
-                self._writer.files.close()
-                if self._writer.files.created:
-                    write_sources(self._writer.files.folder / "sources.json", self._book.own_files())
+                self._writer.close(self._book.own_files())
             except Exception as error:
                 self._fail(error)
         self._vitals.close()
@@ -219,17 +214,12 @@ class Recorder:
         if at >= min(self._second_start + SECOND_NS, self._due_ns()):
             self._second(now_ns())
         if self._calls is not None and self.armed and self._loop_started and self._calls.due(at):
-            self._count_calls(self._calls, at)
+            self._calls.count(self.main.ident, at, self._counted, self.sampler.wait)
 
-    def _count_calls(self, calls: CallCounts, at: int) -> None:
-        """Count the calls of the main thread for some milliseconds, and the steps and updates in that time."""
+    def _counted(self) -> Counter[int]:
+        """Drain the logs; return all amounts that were counted so far, by code of the counter."""
         self._since_drain = self._since_drain + self._drain()
-        before = self._threads.counted.copy()
-        if calls.open(self.main.ident, at):
-            self.sampler.wait(at + WINDOW_NS)
-            self._since_drain = self._since_drain + self._drain()
-            counted = self._threads.counted - before
-            calls.close({name: counted[code] for name, code in registry.known_counters().items() if name in COUNTERS})
+        return self._threads.counted.copy()
 
     def _due_ns(self) -> int:
         """Return when the requested recording time begins or ends, or the end of this second if neither is to come."""
@@ -321,10 +311,9 @@ class Recorder:
         if cut is None:
             return events
         at = max(time_before(events, cut + 1), account.folded_until)
-        self._loop_started = True
+        self._loop_started, self.loop_start_ns = True, at
         self._fold_account(account, events[:cut], at, dark)
         self._end_window(at)
-        self.loop_start_ns = at
         return events[cut:]
 
     def _second(self, at: int, last: bool = False) -> None:
@@ -359,9 +348,7 @@ class Recorder:
         else:
             self._windows.write(at, self._writer.tail, self.accounts, self._background_ns)
         if last or at >= self._totals_at:
-            self._writer.totals(self.accounts)
-            if self._calls is not None:
-                self._calls.write(self._writer.files.folder / "calls.json")
+            self._writer.totals(self.accounts, self._calls)
             self._totals_at = at + TOTALS_EVERY_NS
         self._write_state(at, "finished" if last else "running")
 

@@ -12,12 +12,14 @@ import numpy as np
 
 from hotloop.clock import now_ns, wall_ns
 from hotloop.json_types import Json
+from hotloop.profiling.recorder.call_counts import CallCounts
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
 from hotloop.profiling.recorder.call_tree.thread_totals import SAMPLE_SUMS, Account
 from hotloop.profiling.recorder.node_names import node_entries
 from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.printed_timings.collect import Book
 from hotloop.profiling.recorder.privacy.redact_text import redacted_command, redacted_strings
+from hotloop.profiling.recorder.source_files import write_sources
 from hotloop.profiling.trace.stream_store import Columns, ProcessFiles, write_json
 from hotloop.spans import registry
 
@@ -90,8 +92,16 @@ class Writer:
         self._raw.clear()
         self.raw_waiting = 0
 
-    def totals(self, accounts: list[Account]) -> None:
+    def close(self, own_files: list[str]) -> None:
+        """Complete the files, and store these source files of the user."""
+        self.files.close()
+        if self.files.created:
+            write_sources(self.files.folder / "sources.json", own_files)
+
+    def totals(self, accounts: list[Account], calls: CallCounts | None) -> None:
         """Replace the totals of all nodes, and the timings that the script printed."""
+        if calls is not None:
+            calls.write(self.files.folder / "calls.json")
         rows = [row for account in accounts for row in account.totals_rows()]
         timings = self.printed_timings.content()
         if timings is not None:
