@@ -18,7 +18,7 @@ from measure import Row, against_limit, exactly, main, say, spread
 
 from hotloop.clock import now_ns
 from hotloop.profiling.diagnosis import explain
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.session import record
 from hotloop.profiling.trace.load import load
 from hotloop.profiling.trace.stream_store import read_table

@@ -35,7 +35,7 @@ from update import PARTS, StudyProfiler, make_update
 
 from hotloop.clock import now_ns
 from hotloop.profiling.recorder.deep.pause import background_held
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.session import record
 from hotloop.spans import span
 from hotloop.spans.registry import Span, is_live, recording

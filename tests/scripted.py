@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from hotloop.profiling.recorder import recorder as recorder_module
-from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.overhead import estimate
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.profiling.trace.model import FORMAT_VERSION
 from hotloop.profiling.trace.stream_store import write_json

@@ -15,7 +15,7 @@ from hotloop.spans import count, span
 if TYPE_CHECKING:
     from hotloop.profiling.diagnosis import explain
     from hotloop.profiling.diagnosis.finding import Finding
-    from hotloop.profiling.recorder.options import RecordOptions
+    from hotloop.profiling.recorder.record_options import RecordOptions
     from hotloop.profiling.recorder.session import record
     from hotloop.profiling.trace.load import load
     from hotloop.profiling.trace.model import Trace
@@ -36,7 +36,7 @@ __all__ = [
 
 _LATER = {
     "Finding": "hotloop.profiling.diagnosis.finding",
-    "RecordOptions": "hotloop.profiling.recorder.options",
+    "RecordOptions": "hotloop.profiling.recorder.record_options",
     "Trace": "hotloop.profiling.trace.model",
     "explain": "hotloop.profiling.diagnosis",
     "load": "hotloop.profiling.trace.load",

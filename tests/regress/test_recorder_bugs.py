@@ -9,7 +9,7 @@ import pytest
 from tests.scripted import START_NS, scripted_run
 
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.trace import summary
 from hotloop.profiling.trace.load import load
 from hotloop.spans import count, hot_path

@@ -62,7 +62,7 @@ class TrainingRecording(Recording):
 
     def start(self, info: RunInfo) -> None:
         """Start to record into the run directory."""
-        from hotloop.profiling.recorder.options import RecordOptions
+        from hotloop.profiling.recorder.record_options import RecordOptions
         from hotloop.profiling.recorder.session import record
 
         self._info = info

@@ -60,7 +60,7 @@ def split(parser: argparse.ArgumentParser, words: list[str]) -> tuple[list[str],
 def run(arguments: argparse.Namespace) -> int:
     """Replace this process with the script, recorded; the exit code is the script's."""
     from hotloop.cli.summaries import start_printing
-    from hotloop.profiling.recorder.options import RecordOptions
+    from hotloop.profiling.recorder.record_options import RecordOptions
     from hotloop.profiling.recorder.script import ScriptOptions, claim_run, run_script
 
     target, is_module, args = _target(arguments.rest)

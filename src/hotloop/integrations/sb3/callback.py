@@ -20,7 +20,7 @@ from stable_baselines3.common.callbacks import BaseCallback
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
 from hotloop.notice import notice
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.session import Session, current_path, record
 from hotloop.profiling.report.progress_summary import periodic
 from hotloop.profiling.trace.load import load

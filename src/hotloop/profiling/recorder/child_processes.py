@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 
 if TYPE_CHECKING:
     from hotloop.profiling.recorder.hooks.patching import Patches

@@ -20,8 +20,8 @@ from hotloop.default_run_path import default_path
 from hotloop.errors import HotloopError
 from hotloop.files import make_private, open_private
 from hotloop.profiling.recorder.machine import describe_host, describe_machine, library_versions
-from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.privacy.redact_text import redacted, redacted_command
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.trace.liveness import state_of_exit
 from hotloop.profiling.trace.model import FORMAT_VERSION
 

@@ -20,9 +20,9 @@ from hotloop.profiling.recorder.call_tree.fold import Ints, first_step, time_bef
 from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun, mean_durations
 from hotloop.profiling.recorder.call_tree.threads import Threads
 from hotloop.profiling.recorder.call_tree.tree import codes_of
-from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace, tight_loop_ns
 from hotloop.profiling.recorder.process_stats import Vitals
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.stack_book import StackBook
 from hotloop.profiling.recorder.stack_sampler import new_sampler
 from hotloop.profiling.recorder.windows import Windows

@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 import hotloop
 from hotloop.errors import ScriptNotFound
 from hotloop.notice import keep_to_descriptor, notice
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 
 START_VARIABLE = "HOTLOOP_START"
 STARTUP = Path(__file__).with_name("startup")

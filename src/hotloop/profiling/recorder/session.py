@@ -24,9 +24,9 @@ from hotloop.json_types import Json
 from hotloop.notice import notice
 from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
 from hotloop.profiling.recorder.manifest import claim, describe_run, finish
-from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.privacy.redact_text import redacted_text
 from hotloop.profiling.recorder.process_memory import cuda_in_use
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.spans import hot_path, registry
 

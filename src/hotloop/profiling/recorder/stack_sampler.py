@@ -1,4 +1,4 @@
-"""The stack sampler: the line each thread is at, some two hundred times a second, and whether it computes or waits.
+"""The stack sampler: the line each thread is at, `RecordOptions.hz` times a second, and whether it computes or waits.
 
 A native thread reads the stacks without the interpreter's lock (`_stack_reader.c`), so the instruction that it finds is
 the one that runs. Without the C extension the recorder's thread reads them with the lock held; then lines that give the

@@ -16,9 +16,9 @@ from hotloop.profiling.recorder.call_counts import CallCounts
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
 from hotloop.profiling.recorder.call_tree.thread_totals import SAMPLE_SUMS, Account
 from hotloop.profiling.recorder.node_names import node_entries
-from hotloop.profiling.recorder.options import RecordOptions
 from hotloop.profiling.recorder.printed_timings.collect import Book
 from hotloop.profiling.recorder.privacy.redact_text import redacted_command, redacted_strings
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.source_files import write_sources
 from hotloop.profiling.trace.stream_store import Columns, ProcessFiles, write_json
 from hotloop.spans import registry

@@ -34,7 +34,7 @@ from hotloop.training.run.progress import Bar
 from hotloop.training.run.recording import NoRecording, Recording, RunInfo
 from hotloop.training.run.result import Result, peak_rss_bytes
 from hotloop.training.run.saved_training import Saved, read_saved
-from hotloop.training.run.stopping import Stop
+from hotloop.training.run.stop_signals import Stop
 from hotloop.training.state_checks import text_in
 
 DEFAULT_SECONDS = 600.0

@@ -6,7 +6,7 @@ import os
 from multiprocessing import forkserver, spawn
 
 from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 
 SETTINGS = Settings("some/run 'quoted' \udcff", RecordOptions(budget=0.02), 2)
 

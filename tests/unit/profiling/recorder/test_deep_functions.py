@@ -20,7 +20,7 @@ from hotloop.profiling.recorder.deep.functions import Costs, Native
 from hotloop.profiling.recorder.deep.operators import nested
 from hotloop.profiling.recorder.deep.pause import Pause
 from hotloop.profiling.recorder.hooks import environments
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.session import record
 from hotloop.profiling.trace.deep import Pace, Traced, build_traced
 from hotloop.profiling.trace.load import load

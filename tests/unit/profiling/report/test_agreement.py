@@ -15,7 +15,7 @@ from hotloop import numbers
 from hotloop.cli import ls
 from hotloop.counters import COUNTERS
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.report import charts, json, notebook, progress_summary, text, view
 from hotloop.profiling.report.export import export
 from hotloop.profiling.trace.load import load

@@ -15,7 +15,7 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.report.export import default_path, export, speedscope
 from hotloop.profiling.report.export.windows import window_slices
 from hotloop.profiling.trace.load import load

@@ -17,7 +17,7 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import Scalars
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.run.progress import line
-from hotloop.training.run.stopping import Stop
+from hotloop.training.run.stop_signals import Stop
 
 
 def flags(*values: int) -> np.ndarray:

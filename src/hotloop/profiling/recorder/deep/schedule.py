@@ -22,7 +22,7 @@ from hotloop.profiling.recorder.deep import functions, layers
 from hotloop.profiling.recorder.deep.operators import Operators
 from hotloop.profiling.recorder.deep.pause import Pause
 from hotloop.profiling.recorder.hooks import environments as envs
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.profiling.recorder.writer import write_cleared
 from hotloop.spans import hot_path

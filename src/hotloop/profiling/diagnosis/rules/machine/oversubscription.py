@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.claims import indices
-from hotloop.profiling.diagnosis.evidence import percent, times
+from hotloop.profiling.diagnosis.evidence import duration, percent, times
 from hotloop.profiling.diagnosis.finding import Cause, Causes, Residual, clamped
 from hotloop.profiling.diagnosis.time_slices import LEARNING, Atom, Loop, total_ns
 from hotloop.profiling.trace.model import Node
@@ -124,6 +124,6 @@ def _computing_share(computing: list[Atom]) -> float:
 def _slowest(computing: list[Atom]) -> list[str]:
     nodes = sorted(_spans(computing), key=lambda node: -node.total_ns)[:2]
     return [
-        f"{node.name} takes {node.mean_ns / 1e6:.2g} ms on average and {node.min_ns / 1e6:.2g} ms at best"
+        f"{node.name} takes {duration(node.mean_ns)} on average and {duration(node.min_ns)} at best"
         for node in nodes
     ]

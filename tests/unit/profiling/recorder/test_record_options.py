@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from hotloop.errors import HotloopError
-from hotloop.profiling.recorder.options import RecordOptions
+from hotloop.profiling.recorder.record_options import RecordOptions
 
 
 @pytest.mark.parametrize(
