@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--older-than", type=_age_s, metavar="AGE", help="remove only runs older than this: 30m, 12h, 7d, 2w")
     add("--dir", type=Path, default=Path("runs"), metavar="DIR", help="where the runs are (default: runs)")
     add("--yes", action="store_true", help="do not ask for confirmation")
-    add("--force", action="store_true", help="also remove runs that may be running on another machine or container")
+    add("--force", action="store_true", help="also remove runs that may be running: elsewhere, or just written to")
     add("--dry-run", action="store_true", help="only list what would be removed")
     add("--json", action="store_true", help="print the result as JSON (needs --yes or --dry-run)")
 

@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     after = "begin after N environment steps, or N seconds (10s)"
     add("--after", type=_after, default=(0, 0.0), metavar="N|Ns", help=after)
     add("--for", dest="seconds", type=_positive, default=0.0, metavar="SECONDS", help="record only this long")
-    add("--budget", type=_share, default=0.01, metavar="1%", help="allowed overhead of recording (default 1%%)")
+    add("--budget", type=_share, default=0.01, metavar="1%", help="allowed overhead of spans and samples (default 1%%)")
     modules = "time torch modules down to this depth (default 1); if given, also every layer, forward and backward"
     add("--modules", type=_depth, metavar="DEPTH", help=modules)
     modules_every = f"time layers in one update out of K (default {LAYERS_EVERY})"

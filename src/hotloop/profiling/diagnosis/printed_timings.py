@@ -39,8 +39,8 @@ class Whole:
 def layer_of(claim: Claim, layers: Iterable[LayerWork]) -> LayerWork | None:
     """Return the layer that a printed name means, None if it means none.
 
-    Of several (an actor's and a critic's "conv1") those of the module it is printed under; of these the one with the
-    least arithmetic.
+    If several have this name (an actor's and a critic's "conv1"), those in the module under which it is printed are
+    preferred, and of these the one with the least arithmetic.
     """
     words = [word for word in re.split(r"[\s:/]+", claim.name.lower()) if word and word not in FILLERS]
     if not words or words[-1].isdigit():
@@ -110,7 +110,7 @@ class Convolutions:
 def convolutions(loop: Loop) -> Convolutions | None:
     """Return what convolutions take on this processor; None if there are none, or a GPU may do them.
 
-    The time of a network's call is divided between its layers by their arithmetic, that of backward likewise.
+    The time of a network's call is divided among its layers in proportion to their FLOPs. So is the time of backward.
     """
     amounts: dict[str, list[int]] = {}
     for layer in loop.trace.claimed.layers:

@@ -12,7 +12,7 @@ class RecordOptions:
     """What to record, and at what cost."""
 
     budget: float = 0.01
-    """Share of the time that recording may cost: finer spans are thinned, counts stay exact."""
+    """Share of the time that spans and sampling may take: frequent spans are thinned, counts stay exact."""
     hz: float = 200.0
     """Stack samples a second; 0 turns the sampler off."""
     after_steps: int = 0

@@ -1,7 +1,7 @@
-"""The recorder: one background thread that drains the spans' logs, takes the stack samples, and writes.
+"""The recorder: one background thread that drains the spans' logs, collects the stack samples, and writes.
 
 Every block (200 ms) it may switch fine spans off or on, to learn what they cost. Every second it folds what was drained
-and appends it to the run's files, so that a killed run is readable up to its last second. If anything in here fails,
+and writes it to the run's files, so that a killed run is readable up to its last second. If anything in here fails,
 recording stops with one message and training continues.
 """
 

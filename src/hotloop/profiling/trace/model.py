@@ -244,7 +244,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """Recording overhead, as calibrated in place."""
+    """Recording overhead, as measured during the run."""
 
     span_ns: float
     span_low_ns: float

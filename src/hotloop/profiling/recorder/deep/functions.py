@@ -297,7 +297,7 @@ def costs_here() -> Costs:
 
 
 def _timed(work: Callable[[], None], tracer: functions_reference.Tracer | None) -> float:
-    """Return how long it takes in ns, without the time that the tracer subtracts itself."""
+    """Return how long the work takes in ns, without the time that the tracer itself already subtracts."""
     if tracer is None:
         begin = now_ns()
         work()

@@ -1,7 +1,7 @@
 """Hooks for waiting: sleeping, queues, pipes, locks, joins.
 
 Plain thread locks are C objects without a class that could be changed, and are not hooked. The recorder's own threads
-wait on those.
+wait on plain locks, too, so their waiting is not recorded.
 """
 
 from __future__ import annotations

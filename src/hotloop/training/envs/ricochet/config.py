@@ -35,7 +35,7 @@ class Level(NamedTuple):
     most_robots: int
 
     def contains(self, length: int, moved: int) -> bool:
-        """Return whether a board with such a shortest solution belongs to this level."""
+        """Return whether a board whose shortest solution has this length and moves so many robots is of this level."""
         return self.shortest <= length <= self.longest and self.fewest_robots <= moved <= self.most_robots
 
 

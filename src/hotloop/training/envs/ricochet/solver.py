@@ -119,7 +119,7 @@ def canonical(positions: int, target: int, robots: int) -> np.uint64:
 
 @kernel
 def check_and_mark_visited(search: Search, key: np.uint64, left: int) -> bool:
-    """Return whether this search reached a position with at least as many moves left; if not, record it."""
+    """Return whether this search was in this position before, with at least as many moves left; if not, record it."""
     slot = (key * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - TABLE_BITS)
     mine = (key << np.uint64(32)) | (np.uint64(search.number[0]) << np.uint64(8))
     entry = search.table[slot]

@@ -124,6 +124,5 @@ def _computing_share(computing: list[Atom]) -> float:
 def _slowest(computing: list[Atom]) -> list[str]:
     nodes = sorted(_spans(computing), key=lambda node: -node.total_ns)[:2]
     return [
-        f"{node.name} takes {duration(node.mean_ns)} on average and {duration(node.min_ns)} at best"
-        for node in nodes
+        f"{node.name} takes {duration(node.mean_ns)} on average and {duration(node.min_ns)} at best" for node in nodes
     ]

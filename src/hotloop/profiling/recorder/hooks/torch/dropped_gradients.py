@@ -54,7 +54,7 @@ class Watched:
 
 
 class DroppedGradients:
-    """Counts them, and where they were computed."""
+    """Counts gradients that no optimiser used, and notes the lines that computed them."""
 
     def __init__(self, failures: Failures) -> None:
         self._failures = failures
