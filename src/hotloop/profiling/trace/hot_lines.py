@@ -9,13 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.model import Frame, Sample, Thread, Trace
 from hotloop.profiling.trace.source_text import SourceText, module_of
 
-TimeKind = Literal["interpreter", "native", "torch_dispatch", "torch_compute", "memory", "gc", "wait", "io", "starved"]
 KIND_NAMES: dict[str, str] = {
     "interpreter": "Python",
     "native": "native call",
@@ -40,7 +38,7 @@ class HotLine:
     source: str
     phase: str
     kind: str
-    """One of `TimeKind`: the largest part of its time."""
+    """One of `KIND_NAMES`: the largest part of its time."""
     callee: str | None
     """The call that takes the largest part of its time; None if that is no call."""
     expression: str
