@@ -98,7 +98,7 @@ class Writer:
         if self.files.created:
             write_sources(self.files.folder / "sources.json", own_files)
 
-    def totals(self, accounts: list[Account], calls: CallCounts | None) -> None:
+    def totals(self, accounts: list[Account], calls: CallCounts | None = None) -> None:
         """Replace the totals of all nodes, and the timings that the script printed."""
         if calls is not None:
             calls.write(self.files.folder / "calls.json")
