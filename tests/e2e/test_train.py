@@ -252,7 +252,7 @@ def test_train_explain_evaluate_and_play_in_sequence(tmp_path: Path) -> None:
     assert explained["counts"]["env_steps"] == 20_000
     assert explained["counts"]["updates"] == result["updates"]
     assert explained["counts"]["episodes"] == result["episodes"]
-    assert explained["attributed_share"] > 0.8  # the rest is between the spans, and more of it on a busy machine
+    assert explained["attributed_share"] > 0.95
 
     evaluated = hotloop("evaluate", run, "--board", "6,8", "--episodes", 16, "--compare", run, "--json")
     assert evaluated.returncode == 0, evaluated.stderr

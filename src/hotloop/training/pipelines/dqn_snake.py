@@ -340,6 +340,7 @@ def rehearse(config: Config, obs: np.ndarray) -> None:
     action, reward, never = np.zeros(len(obs), np.int64), np.zeros(len(obs), np.float32), np.zeros(len(obs), np.bool_)
     for _ in range(steps):
         spare.add(obs, action, reward, never, never, obs)
+    len(spare)  # its kernel runs before each round of updates
     batch = spare.sample(config.batch, rng)
     if config.prioritised:
         spare.update_priorities(batch.index, np.ones(config.batch, np.float32))

@@ -202,12 +202,14 @@ class TrainingRun(Generic[ConfigT]):
         stopped_by = self._stopped_by() or "end"
         trained_s = self._elapsed_s()
         if self._interval.advanced:
-            self._report()
+            with self.timed("log"):
+                self._report()
         self._bar.flush()
         self._recording.finish()
         if not self._stop.signal:
             self._evaluate()
-        self._write_row(self._numbers())
+        with self.timed("log"):
+            self._write_row(self._numbers())
         # If it is not saved, a warning has said why. What was learned since the newest checkpoint is lost.
         self._exit_code = self._stop.exit_code if self._save(ends=True) else NOT_SAVED
         result = self._result(stopped_by, trained_s)
