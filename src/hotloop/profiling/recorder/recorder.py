@@ -103,14 +103,14 @@ class Recorder:
         thread, self._thread = self._thread, None
         if thread is None:
             return
-        self._stopping = True
+        stopped_at, self._stopping = now_ns(), True  # the time from here on is the recorder's, not the training's
         hot_path.wake()
         thread.join(10)
         self.sampler.stop()
         registry.hush()
         if not self.failure:
             try:
-                self._second(self._ended_ns or now_ns(), last=True)
+                self._second(self._ended_ns or max(stopped_at, self.main.folded_until), last=True)
                 self._writer.close(self._book.own_files())
             except Exception as error:
                 self._fail(error)

@@ -232,7 +232,9 @@ def learn(training: Training, timed: Laps) -> None:
     """Do a round of updates if one is due."""
     config, counts = training.config, training.counts
     vector_steps = counts.env_steps // config.envs
-    if len(training.replay) < config.first_update or vector_steps % config.train_every:
+    if vector_steps % config.train_every:
+        return
+    if not counts.updates and len(training.replay) < config.first_update:  # replay never shrinks
         return
     with timed("replay.sample"):
         batch = training.replay.sample(config.updates_per_step * config.batch, training.rng)
