@@ -208,3 +208,17 @@ def test_an_optimiser_of_an_earlier_recording_does_not_hide_updates(tmp_path):
                 weight.grad = torch.ones(1)
                 optimiser.step()
         assert load(tmp_path / name).main.counts["updates"] == 60
+
+
+def test_the_end_of_the_recorder_is_not_the_trainings_time(tmp_path, monkeypatch):
+    """stop() folded up to the moment at which the recorder's thread had ended: that time was the loop's own code."""
+
+    class SlowThread:
+        def join(self, timeout: float) -> None:
+            run.spend(200_000_000)
+
+    with scripted_run(tmp_path, monkeypatch) as run:
+        for _ in range(10):
+            run.during("env.step", 10_000_000, "env_steps")
+        run.recorder._thread = SlowThread()  # type: ignore[assignment]
+    assert load(tmp_path).thread.wall_ns == 100_000_000
