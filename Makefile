@@ -34,7 +34,7 @@ $(VENV)/.stamp-torch: constraints.txt | $(BIN)/python
 	@touch $@
 
 # Installing builds the C extensions of the recorder.
-BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(shell find src -name '*.c')
+BUILT_FROM := pyproject.toml constraints.txt hatch_build.py $(shell find src -name "*.[ch]")
 
 $(VENV)/.stamp-train: $(BUILT_FROM) $(VENV)/.stamp-torch
 	@echo "set-up: installing hotloop[train]"

@@ -6,6 +6,7 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 #include <structmember.h>
+#include "hot_path.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -761,6 +762,45 @@ note_exit_code(PyObject *Py_UNUSED(module), PyObject *args)
     Py_RETURN_NONE;
 }
 
+/* ---- for other extensions -------------------------------------------------------------------------------- */
+
+static int
+begin_span(PyObject *span)
+{
+    PyObject *done = core_start((Core *)span, NULL);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static int
+end_span(PyObject *span)
+{
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    PyObject *done = core_finish((Core *)span, NULL, 0);
+    Py_XDECREF(done);
+    if (kind != NULL)
+        PyErr_Restore(kind, error, trace);
+    return done == NULL ? -1 : 0;
+}
+
+static void
+count_span(PyObject *span)
+{
+    ((Core *)span)->counted++;
+}
+
+static int
+span_state(PyObject *span)
+{
+    if (live_class == NULL || span == Py_None)
+        return SPAN_IDLE;
+    return Py_IS_TYPE(span, counted_class) ? SPAN_COUNTED
+        : Py_IS_TYPE(span, live_class) || PyType_IsSubtype(Py_TYPE(span), live_class) ? SPAN_TIMED : SPAN_IDLE;
+}
+
+static HotPath api = {begin_span, end_span, count_span, span_state, add};
+
 static PyMethodDef methods[] = {
     {"note_exit_code", note_exit_code, METH_VARARGS, "Have this process write its exit code into a file when it ends."},
     {"wait", wait_until, METH_O, "Wait until a moment, until woken, or until a log is crowded."},
@@ -802,5 +842,8 @@ PyInit__hot_path(void)
     Py_DECREF(step);
     Py_DECREF(pauses);
     Py_DECREF(tally);
+    PyObject *capsule = PyCapsule_New(&api, HOT_PATH_CAPSULE, NULL);
+    if (capsule == NULL || PyModule_AddObjectRef(module, "_api", capsule) < 0)
+        Py_CLEAR(module);
     return module;
 }
