@@ -22,10 +22,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from hop import CAPACITY, COLLECTORS, SIDE, STACK, measure_hop, measure_room
+from hotloop.profiling.recorder.process_memory import MemoryReader
 from measure import Row, Times, against_limit, estimate, exactly, main, ratio_of, say
 
 from hotloop.clock import now_ns
-from hotloop.profiling.recorder.process_memory import MemoryReader
 from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.training.collect.control_block import LIMIT, STEPS
 from hotloop.training.envs.nes import MarioEnv

@@ -20,7 +20,6 @@ from loops import LOOPS, Iteration, LoopCase
 from measure import Estimate, Row, against_limit, estimate, main, mean_ratio_of, say
 
 from hotloop.clock import now_ns
-from hotloop.profiling.recorder.deep.pause import background_held
 from hotloop.profiling.recorder.hooks.patching import MISSING, Patches
 from hotloop.profiling.recorder.session import Session, record
 from hotloop.profiling.trace.load import load
@@ -76,7 +75,7 @@ def measure_loop(case: LoopCase, pairs: int) -> list[Row]:
 def paused(session: Session) -> Iterator[None]:
     """Make every span and counter a no-op and pause the background thread; restore everything afterwards."""
     assert session.recorder is not None
-    with background_held(session.recorder):
+    with session.recorder.resting():
         every = list(registry.known_spans())
         were = [type(each) for each in every]
         registry._recording = False

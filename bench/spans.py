@@ -34,7 +34,6 @@ from torch.profiler import ProfilerActivity, profile, record_function
 from update import PARTS, StudyProfiler, make_update
 
 from hotloop.clock import now_ns
-from hotloop.profiling.recorder.deep.pause import background_held
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.session import record
 from hotloop.spans import span
@@ -188,7 +187,7 @@ def whole_recorder(updates: Updates, pairs: int, seconds: float) -> list[Row]:
                 if turn == "on":
                     on[i] = _mean_ns(updates["hotloop"], seconds)
                 else:
-                    with background_held(session.recorder):
+                    with session.recorder.resting():
                         off[i] = _mean_ns(updates["plain"], seconds)
             _still_recording()
     found = estimate(mean_ratio_of, on, off)

@@ -1,4 +1,4 @@
-"""A recorder without its thread and with a simulated clock, so that what it writes is exact.
+"""A recorder in this process with a simulated clock, so that what it writes is exact.
 
 with scripted_run(folder, monkeypatch) as run:
     run.during("env.step", 100)
@@ -16,15 +16,27 @@ from pathlib import Path
 import pytest
 
 from hotloop.profiling.recorder import recorder as recorder_module
+from hotloop.profiling.recorder import thread_recorder
+from hotloop.profiling.recorder.messages import Message
 from hotloop.profiling.recorder.overhead import estimate
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.recorder import Recorder
+from hotloop.profiling.recorder.thread_recorder import ThreadRecorder
 from hotloop.profiling.trace.model import FORMAT_VERSION
 from hotloop.profiling.trace.stream_store import write_json
 from hotloop.spans import hot_path, registry
 from hotloop.spans.registry import Span
 
 START_NS = 7_000_000_000
+PROCESS: Message = {
+    "pid": os.getpid(),
+    "parent_pid": 1,
+    "main": True,
+    "clock_ns": START_NS,
+    "wall_ns": 1,
+    "name": "MainProcess",
+    "argv": [],
+}
 
 
 class Run:
@@ -33,7 +45,10 @@ class Run:
     def __init__(self, folder: Path, options: RecordOptions, span_cost_ns: int) -> None:
         self.now = START_NS
         self.cost = span_cost_ns
-        self.recorder = Recorder(folder / "process", options)
+        self.process = ThreadRecorder(folder, folder / "process", options, main=True)
+        """Without its thread: the test does what is due."""
+        self.feed = self.process._feed
+        self.recorder = self.process._recorder = Recorder(folder / "process", options, self.feed, PROCESS)
         governor = self.recorder._governor
         governor.tight_ns = span_cost_ns / 3.0
         governor.cost = estimate([], governor.tight_ns)
@@ -66,10 +81,17 @@ class Run:
 
     def second(self) -> None:
         """Do what the recorder does once a second."""
+        self.recorder._take_new()
         self.recorder._second(self.now)
 
+    def start(self) -> None:
+        self.feed.start()
+        self.recorder.start(self.now)
+
     def stop(self) -> None:
-        self.recorder.stop()
+        registry.hush()
+        self.recorder.stop(self.now)
+        hot_path.listen()
 
 
 @contextmanager
@@ -90,19 +112,10 @@ def scripted_run(
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "run.json", manifest)
     run = Run(folder, options or RecordOptions(hz=0), span_cost_ns)
-    process = {
-        "pid": os.getpid(),
-        "parent_pid": 1,
-        "main": True,
-        "clock_ns": START_NS,
-        "wall_ns": 1,
-        "argv": [],
-    }
-    write_json(folder / "process" / "process.json", process)
-    monkeypatch.setattr(Recorder, "_run", lambda self: None)
     hot_path.use_clock(run.read)
-    monkeypatch.setattr(recorder_module, "now_ns", run.read)
-    run.recorder.start()
+    for module in (recorder_module, thread_recorder):
+        monkeypatch.setattr(module, "now_ns", run.read)
+    run.start()
     try:
         yield run
     finally:

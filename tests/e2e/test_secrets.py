@@ -162,10 +162,12 @@ def test_secrets_are_removed_from_the_configuration_and_the_failure_reason(tmp_p
 import hotloop
 from hotloop.profiling.recorder import session
 current = hotloop.record("run", config={{"lr": 0.1, "wandb": {{"api_key": "{SECRETS["of the configuration"]}"}}}})
-current.recorder._fail(OSError("cannot write to redis://:{SECRETS["of an address"]}@host"))
+current.recorder._recorder._fail(OSError("cannot write to redis://:{SECRETS["of an address"]}@host"))
 current.stop()
 """
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, check=True, timeout=60)
+    # The recorder in this process, so that the test can make it fail.
+    pure = os.environ | {"HOTLOOP_PURE": "1"}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, env=pure, check=True, timeout=60)
     manifest = json.loads((tmp_path / "run" / "run.json").read_text())
     assert manifest["config"] == {"lr": 0.1, "wandb": {"api_key": "***"}}
     assert manifest["recorder_failed"] == "OSError: cannot write to redis://:***@host"

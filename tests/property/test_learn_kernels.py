@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from torch import from_numpy
 
@@ -257,13 +257,19 @@ def random_minibatches(config: PPOConfig, updates: int, rng: np.random.Generator
 
 @settings(deadline=None, max_examples=60)
 @given(config=PPO_CONFIGS, done=st.integers(0, 1000), seed=SEEDS)
+@example(
+    config=PPOConfig((2,), 2, hidden=(1, 1), minibatch=2, clip=0.05, entropy=0.01, value_weight=0.5),
+    done=0,
+    seed=650927345,
+)
 def test_ppo_equals_reference(config: PPOConfig, done: int, seed: int) -> None:
     rollout, order = random_minibatches(config, 1, np.random.default_rng(seed))
     kernel = PPO(config, PPO_RULE, seed=seed, kernel="numba")._kernel
     assert isinstance(kernel, ppo_fused.FusedMLP)
     ours, numbers = kernel.vectors, kernel.numbers
     begin = ppo_fused.Vectors(*(vector.copy() for vector in ours))
-    depth = max(*config.observation, *config.hidden, config.minibatch)
+    # The softmax, the ratio of probabilities and the normalised advantage add rounding errors to those of the products.
+    depth = 16 + max(*config.observation, *config.hidden, config.minibatch)
 
     def reference(rng: np.random.Generator | None) -> tuple[ppo_fused.Vectors, np.ndarray]:
         vectors = ppo_fused.Vectors(*(nearby(vector, depth, rng) for vector in begin))

@@ -93,6 +93,7 @@ def test_events_after_a_cut_keep_their_duration(tmp_path, monkeypatch):
         run.during("env.step", 10 * MS, "env_steps")
         at = run.now
         run.during("env.step", 10 * MS, "env_steps")
+        run.recorder._take_new()
         run.recorder._second(at)
         run.during("env.step", 10 * MS, "env_steps")
     trace = load(tmp_path)
@@ -118,10 +119,10 @@ def test_calls_counted_since_the_last_block_are_not_lost(tmp_path, monkeypatch):
 
 def test_the_first_window_excludes_what_happened_before_the_requested_start(tmp_path, monkeypatch):
     """CPU time, page faults and pauses were counted from the start of the recording."""
-    from hotloop.profiling.recorder import process_stats as vitals
+    from hotloop.profiling.recorder.process_stats import ProcessStats
 
     with scripted_run(tmp_path, monkeypatch, RecordOptions(hz=0, after_s=2.0)) as run:
-        monkeypatch.setattr(vitals, "process_cpu_ns", run.read)
+        monkeypatch.setattr(ProcessStats, "_cpu_ns", lambda self: run.now)
         run.recorder._windows.restart(run.now, 0)
         for _ in range(5):
             run.during("loss", 1000 * MS)
@@ -211,14 +212,11 @@ def test_an_optimiser_of_an_earlier_recording_does_not_hide_updates(tmp_path):
 
 
 def test_the_end_of_the_recorder_is_not_the_trainings_time(tmp_path, monkeypatch):
-    """stop() folded up to the moment at which the recorder's thread had ended: that time was the loop's own code."""
-
-    class SlowThread:
-        def join(self, timeout: float) -> None:
-            run.spend(200_000_000)
-
+    """stop() folded up to the moment at which the recorder had ended: that time was the loop's own code."""
     with scripted_run(tmp_path, monkeypatch) as run:
         for _ in range(10):
             run.during("env.step", 10_000_000, "env_steps")
-        run.recorder._thread = SlowThread()  # type: ignore[assignment]
+        stopped_at = run.now
+        run.spend(200_000_000)
+        run.recorder.stop(stopped_at)
     assert load(tmp_path).thread.wall_ns == 100_000_000

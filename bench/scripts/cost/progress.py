@@ -60,9 +60,7 @@ def _recorder_held() -> AbstractContextManager[None]:
     current = session._current.session if session else None
     if current is None or current.recorder is None:
         return nullcontext()
-    from hotloop.profiling.recorder.deep.pause import background_held
-
-    return background_held(current.recorder)
+    return current.recorder.resting()
 
 
 if VARIABLE in os.environ:

@@ -1,11 +1,13 @@
 /* The hot path of spans, in C: what `hotloop.spans.hot_path` does in Python, at a fraction of the cost.
 
-   A thread's log is an array of (code, ns) pairs that grows and is emptied by the recorder. Everything here runs
-   under the interpreter's lock, so appending needs no other. Built where a compiler is there; never needed.  */
+   A thread's log is a ring of (code, ns) pairs in memory that the recorder maps, too (`channel.h`). The recorder empties
+   it from its own process. Without a C compiler `hot_path` does the same in Python. */
 
 #define PY_SSIZE_T_CLEAN
+#define _GNU_SOURCE
 #include <Python.h>
 #include <structmember.h>
+#include "channel.h"
 #include "hot_path.h"
 #include <fcntl.h>
 #include <pthread.h>
@@ -19,40 +21,23 @@
 #error "without the interpreter's lock, hotloop uses its Python twin"
 #endif
 
-#define FIRST_PAIRS 4096
-#define KEPT_PAIRS 65536
-#define FULL_PAIRS 32768 /* a log so full takes no new spans: they are only counted until it is emptied */
-#define COUNTER_BASE (1 << 24) /* as in hotloop.spans.registry: codes from here on are counters */
-#define LOOK_BACK 6            /* counters after the last span in which an amount is looked for, to be added to */
-#define CROWDED_PAIRS 12288 /* a log with so many wakes the recorder, which empties it */
-
-typedef struct {
-    int64_t code, value;
-} Pair;
-
-typedef struct {
-    PyObject_HEAD
-    Pair *pairs;
-    Py_ssize_t used, room;
-    Py_ssize_t skipped; /* spans now open that were begun while the log was full; what is in them is skipped, too */
-    unsigned long ident;
-    PyObject *name;
-} Log;
-
 typedef struct {
     PyObject_HEAD
     int64_t code;
-    int64_t counted;
 } Core;
 
 static PyTypeObject *log_type;
-static PyObject *logs;          /* the list handed out by listen() */
 static PyObject *fake_clock;    /* of tests; NULL is the machine's */
-static uint64_t generation = 1; /* of the logs: a thread's pointer into older ones is not followed */
+static PyObject *on_change;     /* called when the recorder has changed what is timed */
+static Channel *channel;        /* NULL before the first recording */
+static Channel *last_channel;   /* of the recording before; what Python still has of it may point there */
+static uint64_t generation = 1; /* of the channel: a thread's pointer into an older one is not followed */
+static pthread_key_t thread_end;
 
 static _Thread_local struct {
     uint64_t generation;
-    Log *log;
+    LogSlot *log;
+    Py_ssize_t skipped; /* spans now open that were begun while the log was full; what is in them is skipped, too */
 } own;
 
 /* ---- time ------------------------------------------------------------------------------------------------ */
@@ -80,210 +65,244 @@ read_ns(void)
     return fake_clock == NULL ? machine_ns() : asked_ns();
 }
 
-/* ---- waiting --------------------------------------------------------------------------------------------- */
+/* ---- the channel ----------------------------------------------------------------------------------------- */
 
-/* Where the recorder's thread waits, without the interpreter's lock, until a moment, wake(), or a log that is crowded. */
-static volatile int woken;
-static pthread_mutex_t napping = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t roused;
-
-static void
-make_cond(void)
+static void *
+map_anonymous(void)
 {
-    pthread_condattr_t monotonic; /* a clock that is set must not make it wait */
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&roused, &monotonic);
+    return mmap(NULL, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 }
 
 static void
-rouse(void)
+forget_channel(void)
 {
-    pthread_mutex_lock(&napping);
-    woken = 1;
-    pthread_cond_signal(&roused);
-    pthread_mutex_unlock(&napping);
+    if (last_channel != NULL)
+        munmap(last_channel, sizeof(Channel));
+    last_channel = channel;
 }
 
-/* In a forked child the thread that waited does not exist. */
+/* The recorder of a forked child's parent must not get what the child does. */
 static void
 after_fork(void)
 {
-    static const pthread_mutex_t fresh_mutex = PTHREAD_MUTEX_INITIALIZER;
-    napping = fresh_mutex;
-    make_cond();
-    woken = 0;
-}
-
-static PyObject *
-wait_until(PyObject *Py_UNUSED(module), PyObject *until)
-{
-    long long ns = PyLong_AsLongLong(until);
-    if (ns == -1 && PyErr_Occurred())
-        return NULL;
-    struct timespec then = {ns / 1000000000, ns % 1000000000};
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&napping);
-    while (!woken && machine_ns() < ns)
-        pthread_cond_timedwait(&roused, &napping, &then);
-    woken = 0;
-    pthread_mutex_unlock(&napping);
-    Py_END_ALLOW_THREADS
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-wake(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
-{
-    rouse();
-    Py_RETURN_NONE;
+    if (channel == NULL)
+        return;
+    Channel *fresh = map_anonymous();
+    if (fresh == MAP_FAILED)
+        return;
+    forget_channel();
+    channel = fresh;
+    generation++;
+    own.generation = 0;
 }
 
 /* ---- a thread's log -------------------------------------------------------------------------------------- */
 
-static Log *
+static void
+end_of_thread(void *slot)
+{
+    LogSlot *log = slot;
+    if (own.generation == generation && own.log == log)
+        atomic_store_explicit(&log->ended, 1, memory_order_release);
+}
+
+/* The name is cut at a whole character. */
+static void
+copy_name(char *to, PyObject *name)
+{
+    const char *utf8 = name != NULL && PyUnicode_Check(name) ? PyUnicode_AsUTF8(name) : NULL;
+    size_t n = utf8 ? strlen(utf8) : 0;
+    PyErr_Clear();
+    while (n >= NAME_BYTES || (n && (utf8[n] & 0xC0) == 0x80))
+        n--;
+    if (n)
+        memcpy(to, utf8, n);
+    to[n] = 0;
+}
+
+/* Find a slot for this thread: one that no thread has, or whose thread has ended and whose pairs were taken. */
+static LogSlot *
+free_slot(void)
+{
+    for (LogSlot *each = channel->logs; each < channel->logs + LOG_SLOTS; each++)
+        if (!atomic_load_explicit(&each->serial, memory_order_acquire)
+            || (atomic_load_explicit(&each->ended, memory_order_acquire) && !waiting_pairs(each)))
+            return each;
+    return NULL;
+}
+
+/* Returns NULL without an exception if there is no slot: then the thread's spans are counted and not timed. */
+static LogSlot *
 open_log(void)
 {
-    Log *log = PyObject_New(Log, log_type);
-    if (log == NULL)
+    own.generation = generation;
+    own.log = NULL;
+    own.skipped = 0;
+    if (channel == NULL)
         return NULL;
-    Py_INCREF(log_type);
-    log->pairs = NULL;
-    log->used = log->room = log->skipped = 0;
-    log->ident = PyThread_get_thread_ident();
-    log->name = NULL;
     PyObject *threading = PyImport_ImportModule("threading");
     PyObject *thread = threading ? PyObject_CallMethod(threading, "current_thread", NULL) : NULL;
-    log->name = thread ? PyObject_GetAttrString(thread, "name") : NULL;
+    PyObject *name = thread ? PyObject_GetAttrString(thread, "name") : NULL;
+    LogSlot *log = name ? free_slot() : NULL;
+    if (log != NULL) {
+        atomic_store(&log->serial, 0);
+        copy_name(log->name, name);
+        atomic_store(&log->ident, (int64_t)PyThread_get_thread_ident());
+        atomic_store(&log->ended, 0);
+        atomic_store_explicit(&log->serial, ++channel->serials, memory_order_release);
+        pthread_setspecific(thread_end, log);
+        own.log = log;
+    }
+    if (name == NULL)
+        own.generation = 0;
+    Py_XDECREF(name);
     Py_XDECREF(thread);
     Py_XDECREF(threading);
-    if (log->name == NULL || PyList_Append(logs, (PyObject *)log) < 0) {
-        Py_DECREF(log);
-        return NULL;
-    }
-    /* The list keeps it: a pointer without a reference is enough, for as long as the generation is this one. */
-    own.log = log;
-    own.generation = generation;
-    Py_DECREF(log);
     return log;
 }
 
-static int
-grow(Log *log)
-{
-    Py_ssize_t room = log->room ? 2 * log->room : FIRST_PAIRS;
-    Pair *pairs = PyMem_Realloc(log->pairs, room * sizeof(Pair));
-    if (pairs == NULL) {
-        PyErr_NoMemory();
-        return -1;
-    }
-    log->pairs = pairs;
-    log->room = room;
-    return 0;
-}
-
-static inline Log *
+static inline LogSlot *
 own_log(void)
 {
     return own.generation == generation ? own.log : open_log();
 }
 
+/* Append a pair that is final, and with it all before it; return 0 if there is no room. */
 static inline int
-append(Log *log, int64_t code, int64_t value)
+append(LogSlot *log, int64_t code, int64_t value, int final)
 {
+    int64_t at = atomic_load_explicit(&log->written, memory_order_relaxed);
+    int64_t taken = atomic_load_explicit(&log->taken, memory_order_acquire);
+    if (at - taken >= LOG_PAIRS)
+        return 0;
+    if (at == taken && at - atomic_load_explicit(&log->origin, memory_order_relaxed) >= RESTART_PAIRS)
+        atomic_store_explicit(&log->origin, at, memory_order_relaxed);
+    Pair *pair = pair_at(log, at);
+    pair->code = code;
+    atomic_store_explicit(&pair->value, value, memory_order_relaxed);
+    atomic_store_explicit(&log->written, at + 1, memory_order_release);
+    if (final)
+        atomic_store_explicit(&log->published, at + 1, memory_order_release);
+    return 1;
+}
+
+static void
+add_late(int64_t code, int64_t amount)
+{
+    if (code >= COUNTER_BASE && code < COUNTER_BASE + MAX_COUNTERS)
+        atomic_fetch_add(&channel->late[code - COUNTER_BASE], amount);
+}
+
+/* What is counted again before the next span begins or ends is added to what is there. Returns -1 with an exception. */
+static int
+add(int64_t code, int64_t amount)
+{
+    if (channel == NULL || channel->paused_ns)
+        return 0;
+    if (code >= COUNTER_BASE && code < COUNTER_BASE + MAX_COUNTERS)
+        channel->totals[code - COUNTER_BASE] += amount;
+    LogSlot *log = own_log();
     if (log == NULL)
-        return -1;
-    if (log->used == log->room && grow(log) < 0)
-        return -1;
-    log->pairs[log->used].code = code;
-    log->pairs[log->used].value = value;
-    if (++log->used == CROWDED_PAIRS)
-        rouse();
+        return PyErr_Occurred() ? -1 : (add_late(code, amount), 0);
+    int64_t at = atomic_load_explicit(&log->written, memory_order_relaxed) - 1;
+    int64_t last = atomic_load_explicit(&log->published, memory_order_relaxed);
+    if (last < at - LOOK_BACK)
+        last = at - LOOK_BACK;
+    for (; at >= last; at--) {
+        Pair *pair = pair_at(log, at);
+        if (pair->code == code) {
+            atomic_fetch_add_explicit(&pair->value, amount, memory_order_relaxed);
+            return 0;
+        }
+    }
+    if (!append(log, code, amount, 0))
+        add_late(code, amount);
     return 0;
 }
 
+/* ---- a log as Python sees it, for a recorder in this process ---------------------------------------------- */
+
+typedef struct {
+    PyObject_HEAD
+    Channel *channel;
+    LogSlot *slot;
+} Log;
+
 static PyObject *
-log_take(Log *log, PyObject *Py_UNUSED(ignored))
+log_take(Log *self, PyObject *Py_UNUSED(ignored))
 {
-    PyObject *taken = PyBytes_FromStringAndSize((char *)log->pairs, log->used * sizeof(Pair));
-    if (taken == NULL)
+    PyObject *all = PyBytes_FromStringAndSize(NULL, LOG_PAIRS * sizeof(Pair));
+    if (all == NULL)
         return NULL;
-    log->used = 0;
-    if (log->room > KEPT_PAIRS) {
-        PyMem_Free(log->pairs);
-        log->pairs = NULL;
-        log->room = 0;
-    }
-    return taken;
+    int64_t n = take_pairs(self->slot, (int64_t(*)[2])PyBytes_AS_STRING(all));
+    return _PyBytes_Resize(&all, n * (Py_ssize_t)sizeof(Pair)) < 0 ? NULL : all;
 }
 
 static Py_ssize_t
-log_length(Log *log)
+log_length(Log *self)
 {
-    return log->used;
+    return waiting_pairs(self->slot);
 }
 
 static PyObject *
-log_events(Log *log, void *Py_UNUSED(closure))
+log_events(Log *self, void *Py_UNUSED(closure))
 {
-    PyObject *events = PyList_New(2 * log->used);
-    for (Py_ssize_t i = 0; events != NULL && i < 2 * log->used; i++) {
-        PyObject *value = PyLong_FromLongLong(((int64_t *)log->pairs)[i]);
-        if (value == NULL)
+    PyObject *events = PyList_New(0);
+    int64_t end = atomic_load(&self->slot->written);
+    for (int64_t at = atomic_load(&self->slot->taken); events != NULL && at < end; at++) {
+        Pair *pair = pair_at(self->slot, at);
+        PyObject *code = PyLong_FromLongLong(pair->code), *value = PyLong_FromLongLong(atomic_load(&pair->value));
+        if (code == NULL || value == NULL || PyList_Append(events, code) < 0 || PyList_Append(events, value) < 0)
             Py_CLEAR(events);
-        else
-            PyList_SET_ITEM(events, i, value);
+        Py_XDECREF(code);
+        Py_XDECREF(value);
     }
     return events;
 }
 
-static void
-log_dealloc(Log *log)
+static PyObject *
+log_name(Log *self, void *Py_UNUSED(closure))
 {
-    PyTypeObject *type = Py_TYPE(log);
-    PyMem_Free(log->pairs);
-    Py_XDECREF(log->name);
-    PyObject_Free(log);
-    Py_DECREF(type);
+    return PyUnicode_FromString(self->slot->name);
+}
+
+static PyObject *
+log_ident(Log *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromUnsignedLong((unsigned long)atomic_load(&self->slot->ident));
+}
+
+static PyObject *
+log_serial(Log *self, void *Py_UNUSED(closure))
+{
+    return PyLong_FromLongLong(atomic_load(&self->slot->serial));
+}
+
+static PyObject *
+log_ended(Log *self, void *Py_UNUSED(closure))
+{
+    return PyBool_FromLong((long)atomic_load(&self->slot->ended));
 }
 
 static PyMethodDef log_methods[] = {
-    {"take", (PyCFunction)log_take, METH_NOARGS, "Take all that was written, as bytes of int64 pairs."},
-    {NULL},
-};
-static PyMemberDef log_members[] = {
-    {"ident", T_ULONG, offsetof(Log, ident), READONLY, "The thread's number."},
-    {"name", T_OBJECT, offsetof(Log, name), READONLY, "The thread's name."},
+    {"take", (PyCFunction)log_take, METH_NOARGS, "Remove and return all events, as bytes of int64 pairs."},
     {NULL},
 };
 static PyGetSetDef log_getset[] = {
-    {"events", (getter)log_events, NULL, "What is waiting, as a flat list; for looking at.", NULL},
+    {"events", (getter)log_events, NULL, "The events not taken yet, as a flat list.", NULL},
+    {"ident", (getter)log_ident, NULL, "The thread's number.", NULL},
+    {"serial", (getter)log_serial, NULL, "Number of this log, unique in a recording.", NULL},
+    {"name", (getter)log_name, NULL, "The thread's name.", NULL},
+    {"ended", (getter)log_ended, NULL, "Whether the thread has ended.", NULL},
     {NULL},
 };
 static PyType_Slot log_slots[] = {
-    {Py_tp_doc, "The events of one thread."}, {Py_tp_dealloc, log_dealloc},   {Py_tp_methods, log_methods},
-    {Py_tp_members, log_members},             {Py_tp_getset, log_getset},     {Py_sq_length, log_length},
-    {0, NULL},
+    {Py_tp_doc, "The events of one thread."}, {Py_tp_methods, log_methods}, {Py_tp_getset, log_getset},
+    {Py_sq_length, log_length},               {0, NULL},
 };
 static PyType_Spec log_spec = {
     "hotloop.spans._hot_path.Log", sizeof(Log), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, log_slots,
 };
-
-/* What is counted again before the next span begins or ends is added to what is there. */
-static int
-add(int64_t code, int64_t amount)
-{
-    Log *log = own_log();
-    for (Py_ssize_t i = log ? log->used - 1 : -1, last = i - LOOK_BACK; code >= COUNTER_BASE && i >= 0 && i > last; i--) {
-        if (log->pairs[i].code < COUNTER_BASE)
-            break;
-        if (log->pairs[i].code == code) {
-            log->pairs[i].value += amount;
-            return 0;
-        }
-    }
-    return append(log, code, amount);
-}
 
 /* ---- a span ---------------------------------------------------------------------------------------------- */
 
@@ -294,14 +313,75 @@ idle(PyObject *Py_UNUSED(self), PyObject *const *Py_UNUSED(args), Py_ssize_t Py_
     Py_RETURN_NONE;
 }
 
+/* The recorder switches spans between being timed and being counted. It runs in another process, so that the switch is
+   made here, in a thread that may change Python objects. */
+static int
+follow_change(void)
+{
+    channel->change_seen = atomic_load_explicit(&channel->change, memory_order_acquire);
+    PyObject *done = on_change ? PyObject_CallNoArgs(on_change) : Py_NewRef(Py_None);
+    Py_XDECREF(done);
+    return done == NULL ? -1 : 0;
+}
+
+static inline int
+has_changed(void)
+{
+    return channel != NULL && atomic_load_explicit(&channel->change, memory_order_relaxed) != channel->change_seen;
+}
+
+static inline void
+count_call(int64_t code)
+{
+    if (channel != NULL && code > 0 && code < MAX_SPANS && !channel->paused_ns)
+        channel->counted[code]++;
+}
+
+static int
+start_span(Core *self)
+{
+    if (has_changed() && follow_change() < 0)
+        return -1;
+    LogSlot *log = own_log();
+    if (log == NULL) {
+        if (PyErr_Occurred())
+            return -1;
+        count_call(self->code);
+        return 0;
+    }
+    if (own.skipped || waiting_pairs(log) >= FULL_PAIRS) {
+        own.skipped++;
+        count_call(self->code);
+        return 0;
+    }
+    int64_t now = read_ns();
+    if (now < 0)
+        return -1;
+    append(log, self->code, now, 1);
+    return 0;
+}
+
+static int
+finish_span(Core *self)
+{
+    LogSlot *log = own_log();
+    if (log == NULL)
+        return PyErr_Occurred() ? -1 : 0;
+    if (own.skipped) {
+        own.skipped--;
+        return 0;
+    }
+    int64_t now = read_ns();
+    if (now < 0)
+        return -1;
+    append(log, -self->code, now, 1);
+    return 0;
+}
+
 static PyObject *
 core_start(Core *self, PyObject *Py_UNUSED(ignored))
 {
-    Log *log = own_log();
-    if (log != NULL && (log->skipped || log->used >= FULL_PAIRS)) {
-        log->skipped++;
-        self->counted++;
-    } else if (append(log, self->code, read_ns()) < 0)
+    if (start_span(self) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -309,10 +389,7 @@ core_start(Core *self, PyObject *Py_UNUSED(ignored))
 static PyObject *
 core_finish(Core *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n))
 {
-    Log *log = own_log();
-    if (log != NULL && log->skipped)
-        log->skipped--;
-    else if (append(log, -self->code, read_ns()) < 0)
+    if (finish_span(self) < 0)
         return NULL;
     Py_RETURN_NONE;
 }
@@ -320,14 +397,35 @@ core_finish(Core *self, PyObject *const *Py_UNUSED(args), Py_ssize_t Py_UNUSED(n
 static PyObject *
 core_count(Core *self, PyObject *Py_UNUSED(ignored))
 {
-    self->counted++;
+    count_call(self->code);
+    if (has_changed() && follow_change() < 0)
+        return NULL;
     Py_RETURN_NONE;
 }
 
 static PyObject *
 core_tallied(Core *self, PyObject *Py_UNUSED(ignored))
 {
-    return PyLong_FromLongLong(self->counted);
+    int64_t code = self->code;
+    return PyLong_FromLongLong(channel != NULL && code > 0 && code < MAX_SPANS ? channel->counted[code] : 0);
+}
+
+static PyObject *
+core_get_within(Core *self, void *Py_UNUSED(closure))
+{
+    int64_t code = self->code;
+    return PyFloat_FromDouble(channel != NULL && code > 0 && code < MAX_SPANS ? channel->within_ns[code] : 0.0);
+}
+
+static int
+core_set_within(Core *self, PyObject *value, void *Py_UNUSED(closure))
+{
+    double ns = value ? PyFloat_AsDouble(value) : 0.0;
+    if (ns == -1.0 && PyErr_Occurred())
+        return -1;
+    if (channel != NULL && self->code > 0 && self->code < MAX_SPANS)
+        channel->within_ns[self->code] = ns;
+    return 0;
 }
 
 static int
@@ -351,10 +449,15 @@ static PyMemberDef core_members[] = {
     {"code", T_LONGLONG, offsetof(Core, code), READONLY, "Its number."},
     {NULL},
 };
+static PyGetSetDef core_getset[] = {
+    {"within_ns", (getter)core_get_within, (setter)core_set_within,
+     "Time that a hook's wrapper spent inside the span, if it varies from call to call, as ns in a tight loop.", NULL},
+    {NULL},
+};
 static PyType_Slot core_slots[] = {
     {Py_tp_doc, "What of a span is on the hot path."}, {Py_tp_init, core_init},
     {Py_tp_methods, core_methods},                     {Py_tp_members, core_members},
-    {0, NULL},
+    {Py_tp_getset, core_getset},                       {0, NULL},
 };
 static PyType_Spec core_spec = {
     "hotloop.spans._hot_path.Core", sizeof(Core), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, core_slots,
@@ -364,7 +467,7 @@ static PyType_Spec core_spec = {
 
 typedef struct {
     PyObject_HEAD
-    int64_t code, count, told;
+    int64_t code, index;
     PyObject *name;
 } Tally;
 
@@ -377,34 +480,31 @@ tally_init(Tally *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
         return -1;
     Py_XSETREF(self->name, Py_NewRef(name));
     self->code = code;
+    self->index = code >= COUNTER_BASE && code < COUNTER_BASE + MAX_COUNTERS ? code - COUNTER_BASE : MAX_COUNTERS;
     return 0;
 }
 
-static PyObject *
-tally_bump(Tally *self, PyObject *Py_UNUSED(ignored))
+static void
+bump_tally(PyObject *tally)
 {
-    self->count++;
+    Tally *self = (Tally *)tally;
+    if (channel != NULL && !channel->paused_ns) {
+        channel->totals[self->index]++;
+        channel->is_tally[self->index] = 1;
+    }
+}
+
+static PyObject *
+tally_bump(PyObject *self, PyObject *Py_UNUSED(ignored))
+{
+    bump_tally(self);
     Py_RETURN_NONE;
 }
 
 static PyObject *
 tally_read(Tally *self, PyObject *Py_UNUSED(ignored))
 {
-    return PyLong_FromLongLong(self->count);
-}
-
-static int64_t
-fresh(Tally *self)
-{
-    int64_t since = self->count - self->told;
-    self->told = self->count;
-    return since;
-}
-
-static PyObject *
-tally_fresh(Tally *self, PyObject *Py_UNUSED(ignored))
-{
-    return PyLong_FromLongLong(fresh(self));
+    return PyLong_FromLongLong(channel != NULL ? channel->totals[self->index] : 0);
 }
 
 static void
@@ -417,9 +517,8 @@ tally_dealloc(Tally *self)
 }
 
 static PyMethodDef tally_methods[] = {
-    {"bump", (PyCFunction)tally_bump, METH_NOARGS, "Count one more."},
-    {"read", (PyCFunction)tally_read, METH_NOARGS, "Return how often it was bumped."},
-    {"fresh", (PyCFunction)tally_fresh, METH_NOARGS, "Return how often it was bumped since this was asked last."},
+    {"bump", tally_bump, METH_NOARGS, "Count one more."},
+    {"read", (PyCFunction)tally_read, METH_NOARGS, "Return the number of calls of `bump` in this recording."},
     {NULL},
 };
 static PyMemberDef tally_members[] = {
@@ -427,24 +526,12 @@ static PyMemberDef tally_members[] = {
     {"name", T_OBJECT, offsetof(Tally, name), READONLY, "Its name."},
     {NULL},
 };
-
-static PyObject *
-tally_address(Tally *self, void *Py_UNUSED(closure))
-{
-    return PyLong_FromVoidPtr(&self->count);
-}
-
-static PyGetSetDef tally_getset[] = {
-    {"address", (getter)tally_address, NULL, "Where its count is in memory, for the stack reader.", NULL},
-    {NULL},
-};
 static PyType_Slot tally_slots[] = {
-    {Py_tp_doc, "Counts what happens too often to be written down each time."},
+    {Py_tp_doc, "Counts events that are too frequent to log one by one."},
     {Py_tp_init, tally_init},
     {Py_tp_dealloc, tally_dealloc},
     {Py_tp_methods, tally_methods},
     {Py_tp_members, tally_members},
-    {Py_tp_getset, tally_getset},
     {0, NULL},
 };
 static PyType_Spec tally_spec = {"hotloop.spans._hot_path.Tally", sizeof(Tally), 0, Py_TPFLAGS_DEFAULT, tally_slots};
@@ -466,9 +553,12 @@ pauses_call(Pauses *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
     if (PyUnicode_CompareWithASCIIString(phase, "start") == 0)
         self->since = machine_ns();
     else if (self->since) {
-        self->count++;
-        self->ns += machine_ns() - self->since;
-        self->since = 0;
+        int64_t ns = machine_ns() - self->since;
+        self->count++, self->ns += ns, self->since = 0;
+        if (channel != NULL) {
+            atomic_fetch_add(&channel->gc_count, 1);
+            atomic_fetch_add(&channel->gc_ns, ns);
+        }
     }
     Py_RETURN_NONE;
 }
@@ -556,12 +646,10 @@ static PyObject *
 timed_step(Step *self, Core *each, int live, PyObject *const *args, size_t n, PyObject *names)
 {
     if (live) {
-        PyObject *started = core_start(each, NULL);
-        if (started == NULL)
+        if (start_span(each) < 0)
             return NULL;
-        Py_DECREF(started);
     } else
-        each->counted++;
+        count_call(each->code);
     int depth = steps.depth++;
     steps.leaf = 1;
     PyObject *out = PyObject_Vectorcall(self->fn, args, n, names);
@@ -656,6 +744,9 @@ step_dealloc(Step *self)
 }
 
 static PyMemberDef step_members[] = {
+    {"fn", T_OBJECT, offsetof(Step, fn), READONLY, "The original."},
+    {"spans", T_OBJECT, offsetof(Step, spans), READONLY, "Spans by class."},
+    {"tally", T_OBJECT, offsetof(Step, tally), READONLY, "Counts a step that is not plain."},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Step, call), READONLY},
     {"__dictoffset__", T_PYSSIZET, offsetof(Step, dict), READONLY},
     {NULL},
@@ -704,14 +795,155 @@ note(PyObject *Py_UNUSED(module), PyObject *const *args, Py_ssize_t n)
 }
 
 static PyObject *
+use_channel(Channel *fresh)
+{
+    if (fresh == MAP_FAILED)
+        return PyErr_SetFromErrno(PyExc_OSError);
+    forget_channel();
+    channel = fresh;
+    channel->magic = CHANNEL_MAGIC;
+    channel->pid = getpid();
+    generation++;
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 listen(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 {
-    PyObject *fresh = PyList_New(0);
-    if (fresh == NULL)
+    return use_channel(map_anonymous());
+}
+
+/* Share the channel through an anonymous file in memory. Its number is high, since a script may count on low ones. */
+static PyObject *
+share(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    int low = memfd_create("hotloop", MFD_CLOEXEC), high = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, LEAST_FILE_NUMBER);
+    int file = high < 0 ? low : high;
+    if (high >= 0)
+        close(low);
+    void *memory = file < 0 || ftruncate(file, sizeof(Channel)) < 0
+        ? MAP_FAILED : mmap(NULL, sizeof(Channel), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    PyObject *used = use_channel(memory);
+    if (used == NULL) {
+        if (file >= 0)
+            close(file);
         return NULL;
-    generation++;
-    Py_XSETREF(logs, fresh);
-    return Py_NewRef(fresh);
+    }
+    Py_DECREF(used);
+    return PyLong_FromLong(file);
+}
+
+static PyObject *
+open_logs(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    PyObject *found = PyList_New(0);
+    for (LogSlot *each = channel ? channel->logs : NULL; found && each && each < channel->logs + LOG_SLOTS; each++) {
+        if (!atomic_load_explicit(&each->serial, memory_order_acquire))
+            continue;
+        Log *log = PyObject_New(Log, log_type);
+        if (log != NULL)
+            log->channel = channel, log->slot = each;
+        if (log == NULL || PyList_Append(found, (PyObject *)log) < 0)
+            Py_CLEAR(found);
+        Py_XDECREF(log);
+    }
+    return found;
+}
+
+/* Send a message to the recorder; return whether there was room for it. */
+static PyObject *
+send(PyObject *Py_UNUSED(module), PyObject *arg)
+{
+    Py_buffer text;
+    if (PyObject_GetBuffer(arg, &text, PyBUF_SIMPLE) < 0)
+        return NULL;
+    const void *parts[] = {text.buf};
+    int32_t sizes[] = {(int32_t)text.len};
+    int sent = channel != NULL && text.len < RING_BYTES && ring_put(&channel->messages, parts, sizes, 1);
+    PyBuffer_Release(&text);
+    return PyBool_FromLong(sent);
+}
+
+static PyObject *
+get_on_change(PyObject *Py_UNUSED(module), PyObject *callback)
+{
+    Py_XSETREF(on_change, callback == Py_None ? NULL : Py_NewRef(callback));
+    Py_RETURN_NONE;
+}
+
+/* Which spans are only counted, one byte a code, or None once the recorder has ended. */
+static PyObject *
+counted_only(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    if (channel == NULL || atomic_load(&channel->has_ended))
+        Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize((char *)channel->counted_only, MAX_SPANS);
+}
+
+static PyObject *
+set_paused(PyObject *Py_UNUSED(module), PyObject *value)
+{
+    int64_t ns = PyLong_AsLongLong(value);
+    if (ns == -1 && PyErr_Occurred())
+        return NULL;
+    if (channel != NULL)
+        channel->paused_ns = ns;
+    Py_RETURN_NONE;
+}
+
+static int64_t *
+field_of(const char *name)
+{
+    static const struct { const char *name; size_t place; } fields[] = {
+#define FIELD(name) {#name, offsetof(Channel, name)}
+        FIELD(stopped_ns), FIELD(flush_asked), FIELD(flush_done), FIELD(resting), FIELD(rested_ns), FIELD(recorder_pid), FIELD(finished),
+        FIELD(armed), FIELD(has_ended), FIELD(gpu_bytes), FIELD(gpu_busy_percent), FIELD(windows_asked),
+    };
+    for (size_t i = 0; channel != NULL && i < sizeof fields / sizeof *fields; i++)
+        if (strcmp(fields[i].name, name) == 0)
+            return (int64_t *)((char *)channel + fields[i].place);
+    PyErr_Format(PyExc_KeyError, "the channel has no field %s", name);
+    return NULL;
+}
+
+static PyObject *
+get_field(PyObject *Py_UNUSED(module), PyObject *arg)
+{
+    const char *name = PyUnicode_AsUTF8(arg);
+    int64_t *place = name ? field_of(name) : NULL;
+    return place ? PyLong_FromLongLong(atomic_load((_Atomic int64_t *)place)) : NULL;
+}
+
+static PyObject *
+set_field(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    const char *name;
+    long long value;
+    if (!PyArg_ParseTuple(args, "sL", &name, &value))
+        return NULL;
+    int64_t *place = field_of(name);
+    if (place == NULL)
+        return NULL;
+    atomic_store((_Atomic int64_t *)place, value);
+    Py_RETURN_NONE;
+}
+
+static PyObject *
+failure(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
+{
+    return PyUnicode_DecodeUTF8(channel ? channel->failure : "", channel ? strnlen(channel->failure, FAILURE_BYTES) : 0,
+                                "replace");
+}
+
+static PyObject *
+add_device(PyObject *Py_UNUSED(module), PyObject *args)
+{
+    long long code, ns;
+    if (!PyArg_ParseTuple(args, "LL", &code, &ns))
+        return NULL;
+    if (channel != NULL && code > 0 && code < MAX_SPANS)
+        channel->device_ns[code] += ns;
+    Py_RETURN_NONE;
 }
 
 static PyObject *
@@ -767,9 +999,7 @@ note_exit_code(PyObject *Py_UNUSED(module), PyObject *args)
 static int
 begin_span(PyObject *span)
 {
-    PyObject *done = core_start((Core *)span, NULL);
-    Py_XDECREF(done);
-    return done == NULL ? -1 : 0;
+    return start_span((Core *)span);
 }
 
 static int
@@ -777,17 +1007,24 @@ end_span(PyObject *span)
 {
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
-    PyObject *done = core_finish((Core *)span, NULL, 0);
-    Py_XDECREF(done);
+    int done = finish_span((Core *)span);
     if (kind != NULL)
         PyErr_Restore(kind, error, trace);
-    return done == NULL ? -1 : 0;
+    return done;
 }
 
 static void
 count_span(PyObject *span)
 {
-    ((Core *)span)->counted++;
+    count_call(((Core *)span)->code);
+    if (has_changed() && follow_change() < 0)
+        PyErr_WriteUnraisable(span);
+}
+
+static Channel *
+current_channel(void)
+{
+    return channel;
 }
 
 static int
@@ -796,22 +1033,31 @@ span_state(PyObject *span)
     if (live_class == NULL || span == Py_None)
         return SPAN_IDLE;
     return Py_IS_TYPE(span, counted_class) ? SPAN_COUNTED
-        : Py_IS_TYPE(span, live_class) || PyType_IsSubtype(Py_TYPE(span), live_class) ? SPAN_TIMED : SPAN_IDLE;
+        : Py_IS_TYPE(span, live_class) ? SPAN_TIMED
+        : PyType_IsSubtype(Py_TYPE(span), live_class) ? SPAN_ON_DEVICE : SPAN_IDLE;
 }
 
-static HotPath api = {begin_span, end_span, count_span, span_state, add};
+static HotPath api = {begin_span, end_span, count_span, span_state, bump_tally, add, current_channel};
 
 static PyMethodDef methods[] = {
     {"note_exit_code", note_exit_code, METH_VARARGS, "Have this process write its exit code into a file when it ends."},
-    {"wait", wait_until, METH_O, "Wait until a moment, until woken, or until a log is crowded."},
-    {"wake", wake, METH_NOARGS, "End the wait that is going on, or the next one."},
     {"idle", (PyCFunction)(void (*)(void))idle, METH_FASTCALL, "Do nothing."},
     {"open_step", open_step, METH_NOARGS, "A step of an environment begins; return how many are open around it."},
     {"close_step", close_step, METH_NOARGS, "A step of an environment ends."},
     {"is_leaf", is_leaf, METH_NOARGS, "Say whether the innermost step has called no other."},
     {"use_classes", use_classes, METH_VARARGS, "Tell which class spans have while they are timed, and only counted."},
     {"note", (PyCFunction)(void (*)(void))note, METH_FASTCALL, "Write a pair into this thread's log."},
-    {"listen", listen, METH_NOARGS, "Begin new logs; return the list in which each thread's will appear."},
+    {"listen", listen, METH_NOARGS, "Begin new logs in this process."},
+    {"share", share, METH_NOARGS, "Begin new logs in memory that another process can map; return its file descriptor."},
+    {"open_logs", open_logs, METH_NOARGS, "Return the logs of all threads."},
+    {"send", send, METH_O, "Send a message to the recorder; return whether there was room for it."},
+    {"call_on_change", get_on_change, METH_O, "Set what to call when the recorder changes what is timed."},
+    {"counted_only", counted_only, METH_NOARGS, "Return which spans are only counted, a byte each; None at the end."},
+    {"set_paused", set_paused, METH_O, "Set since when nothing is recorded; 0: go on."},
+    {"get", get_field, METH_O, "Return a field of the channel."},
+    {"set", set_field, METH_VARARGS, "Set a field of the channel."},
+    {"failure", failure, METH_NOARGS, "Return why the recorder failed."},
+    {"add_device", add_device, METH_VARARGS, "Add time that the device spent on a span."},
     {"use_clock", use_clock, METH_O, "Read time from a function, for tests; None for the machine's clock."},
     {NULL},
 };
@@ -825,14 +1071,13 @@ PyInit__hot_path(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL)
         return NULL;
-    make_cond();
+    pthread_key_create(&thread_end, end_of_thread);
     pthread_atfork(NULL, NULL, after_fork);
     log_type = (PyTypeObject *)PyType_FromSpec(&log_spec);
     PyObject *core = PyType_FromSpec(&core_spec), *step = PyType_FromSpec(&step_spec);
     PyObject *pauses = PyType_FromSpec(&pauses_spec), *tally = PyType_FromSpec(&tally_spec);
-    logs = PyList_New(0);
     if (log_type == NULL || core == NULL || step == NULL || PyModule_AddObjectRef(module, "Step", step) < 0 || pauses == NULL
-        || PyModule_AddObjectRef(module, "Pauses", pauses) < 0 || logs == NULL || tally == NULL
+        || PyModule_AddObjectRef(module, "Pauses", pauses) < 0 || tally == NULL
         || PyModule_AddObjectRef(module, "Tally", tally) < 0 || PyModule_AddObjectRef(module, "Log", (PyObject *)log_type) < 0
         || PyModule_AddObjectRef(module, "Core", core) < 0) {
         Py_DECREF(module);

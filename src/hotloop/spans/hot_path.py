@@ -2,7 +2,8 @@
 
 A span writes two pairs of integers, (code, ns) when it begins and (-code, ns) when it ends, into the log of its
 thread. It takes no lock, looks up no parent, and leaves no object behind but the integers. `_hot_path.c` does the
-same at a third of the cost and is used if it was built, unless HOTLOOP_PURE=1.
+same at a third of the cost, in memory that the recorder's process maps too. It is used if it was built, unless
+HOTLOOP_PURE=1; otherwise the recorder is a thread of this process.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import itertools
 import os
 import threading
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns as _machine_ns
@@ -24,10 +25,11 @@ _now_ns = _machine_ns
 class PureLog:
     """The events of one thread: a flat list of integers, emptied from its front by the recorder."""
 
-    __slots__ = ("events", "ident", "name")
+    __slots__ = ("events", "ident", "name", "serial")
 
     def __init__(self) -> None:
         self.ident = threading.get_ident()
+        self.serial = next(_serials)
         self.name = threading.current_thread().name
         self.events: list[int] = []
 
@@ -45,10 +47,12 @@ class PureLog:
 class PureCore:
     """The part of a span that is on the hot path. `hotloop.spans.registry` builds its classes from these methods."""
 
-    __slots__ = ("_counted", "_end", "_reads", "code")
+    __slots__ = ("_counted", "_end", "_reads", "code", "within_ns")
 
     def __init__(self, code: int) -> None:
         self.code = code
+        self.within_ns = 0.0
+        """Time that a hook's wrapper spent inside the span, if it varies from call to call, as ns in a tight loop."""
         self._end = -code
         self._counted = itertools.count()
         self._reads = 0
@@ -89,13 +93,13 @@ class PureTally:
     the increase to the span in which the main thread was at that moment.
     """
 
-    __slots__ = ("_count", "_last_read", "_reads", "bump", "code", "name")
+    __slots__ = ("_count", "_reads", "bump", "code", "name")
 
     def __init__(self, name: str, code: int) -> None:
         self.name = name
         self.code = code
         self._count = itertools.count()
-        self._reads = self._last_read = 0
+        self._reads = 0
         self.bump: Callable[[], object] = self._count.__next__
 
     def read(self) -> int:
@@ -104,25 +108,15 @@ class PureTally:
         self._reads += 1
         return value
 
-    @property
-    def address(self) -> int:
-        """Where the C version's count is in memory; 0 here."""
-        return 0
-
-    def fresh(self) -> int:
-        """Return the number of calls of `bump` since the last call of this method."""
-        before, self._last_read = self._last_read, self.read()
-        return self._last_read - before
-
 
 def pure_idle(*unused: object) -> None:
     """Do nothing, as a span does without a recorder. Not a method, because binding one costs half as much as a call."""
 
 
 _own = threading.local()
-_woken = threading.Lock()
-_woken.acquire()
+_serials = itertools.count(1)
 _logs: list[PureLog] = []
+_paused = False
 
 
 def _open_log() -> Callable[[tuple[int, int]], None]:
@@ -134,6 +128,8 @@ def _open_log() -> Callable[[tuple[int, int]], None]:
 
 def pure_note(code: int, amount: int) -> None:
     """Write a pair into this thread's log."""
+    if _paused:
+        return
     try:
         extend = _own.extend
     except AttributeError:
@@ -141,30 +137,28 @@ def pure_note(code: int, amount: int) -> None:
     extend((code, amount))
 
 
-def pure_listen() -> list[PureLog]:
-    """Start new logs; return the list to which each thread's log will be added."""
+def pure_listen() -> None:
+    """Start new logs."""
     global _own, _logs
     _own = threading.local()
     _logs = []
-    return _logs
+
+
+def pure_open_logs() -> list[PureLog]:
+    """Return the logs of all threads."""
+    return list(_logs)
+
+
+def pure_set_paused(since_ns: int) -> None:
+    """Count nothing from now on; 0: go on counting."""
+    global _paused
+    _paused = bool(since_ns)
 
 
 def pure_use_clock(clock: Callable[[], int] | None) -> None:
     """Read the time from this function, for tests; None: from the machine's clock."""
     global _now_ns
     _now_ns = _machine_ns if clock is None else clock
-
-
-def pure_wait(until_ns: int) -> None:
-    """Wait until a moment, or until woken. The C version also wakes for a log that is crowded."""
-    # A bare lock, because the hooks time threading.Event and time.sleep.
-    _woken.acquire(timeout=max(until_ns - _machine_ns(), 0) / 1e9)
-
-
-def pure_wake() -> None:
-    """End the wait that is going on, or the next one."""
-    if _woken.locked():
-        _woken.release()
 
 
 class PurePauses:
@@ -239,8 +233,8 @@ if TYPE_CHECKING or not ACCELERATED:
     Log = PureLog
     Tally = PureTally
     Pauses = PurePauses
-    wait, wake = pure_wait, pure_wake
     idle, note, listen, use_clock = pure_idle, pure_note, pure_listen, pure_use_clock
+    open_logs, set_paused = pure_open_logs, pure_set_paused
     open_step, close_step, is_leaf, use_classes = pure_open_step, pure_close_step, pure_is_leaf, pure_use_classes
     note_exit_code = pure_note_exit_code
     Step: Callable[[Callable, dict, Callable, tuple[int, int, int, int]], Callable] | None = None
@@ -258,9 +252,22 @@ else:
         listen,
         note,
         note_exit_code,
+        open_logs,
         open_step,
+        set_paused,
         use_classes,
         use_clock,
-        wait,
-        wake,
     )
+
+
+class Logs:
+    """The logs of all threads that have written events since `listen`."""
+
+    def __iter__(self) -> Iterator[Log]:
+        return iter(open_logs())
+
+    def __len__(self) -> int:
+        return len(open_logs())
+
+    def __getitem__(self, index: int) -> Log:
+        return open_logs()[index]

@@ -1,7 +1,7 @@
 """`span()` and `count()`, which everything may import. They do nothing without a recorder.
 
-`hot_path` has the code that runs when a span begins and ends. The recorder's background thread later derives the
-call tree and its times (`profiling.recorder.call_tree.fold`).
+`hot_path` has the code that runs when a span begins and ends. The recorder's process later derives the call tree and
+its times (`profiling.recorder.call_tree.fold`).
 
 The class of a span determines what it does, and the recorder changes that class: `Span` does nothing, `_Live`
 records, `_Counted` only counts. A `with` statement looks up `__exit__` when it begins. So a call ends with the class
@@ -22,7 +22,7 @@ from hotloop.hook_kinds import Hook
 from hotloop.notice import notice
 from hotloop.phases import DEVICE_PHASES, Phase, phase_of
 from hotloop.spans import hot_path
-from hotloop.spans.hot_path import Core, Log, Tally, note
+from hotloop.spans.hot_path import Core, Logs, Tally, note
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,15 +47,13 @@ class Span(Core):
     It holds no state of a single call, so it may be nested in itself and used from any thread.
     """
 
-    __slots__ = ("hook", "name", "phase", "within_ns")
+    __slots__ = ("hook", "name", "phase")
 
     def __init__(self, name: str, phase: Phase | None, code: int, hook: Hook | None = None) -> None:
         super().__init__(code)
         self.name = name
         self.phase = phase
         self.hook = 0 if hook is None else int(hook)
-        self.within_ns = 0.0
-        """Time that a hook's wrapper spent inside the span, if it varies from call to call, as ns in a tight loop."""
 
     __enter__ = staticmethod(hot_path.idle)
     __exit__ = staticmethod(hot_path.idle)
@@ -103,6 +101,7 @@ _counters: dict[str, int] = {}
 _born: type[Span] = Span
 _device: DeviceClock | None = None
 _recording = False
+_on_new_name: Callable[[], None] | None = None
 _register_lock = threading.Lock()
 
 
@@ -179,7 +178,9 @@ def _register(name: str, phase: Phase | None, hook: Hook | None) -> Span:
             make_live(made)
         _by_code.append(made)
         _spans[key] = made
-        return made
+    if _on_new_name is not None:
+        _on_new_name()
+    return made
 
 
 def _overflow() -> Span:
@@ -197,13 +198,23 @@ def _overflow() -> Span:
 def counter_code(name: str) -> int:
     """Return a counter's code. Code that counts often calls `hot_path.note(code, amount)` while `recording()`."""
     with _register_lock:
-        return _counters.setdefault(name, COUNTER_BASE + len(_counters))
+        is_new = name not in _counters
+        code = _counters.setdefault(name, COUNTER_BASE + len(_counters))
+    if is_new and _on_new_name is not None:
+        _on_new_name()
+    return code
 
 
-def listen() -> list[Log]:
-    """Start recording all spans; return the list to which each thread's log will be added."""
+def listen(logs: Logs | None = None) -> Logs:
+    """Start recording all spans; return the logs of the threads.
+
+    Args:
+        logs: If they have been started already.
+    """
     global _born, _recording
-    logs = hot_path.listen()
+    if logs is None:
+        hot_path.listen()
+        logs = Logs()
     _born = _Live
     for each in _by_code:
         each.__class__ = _Live
@@ -273,6 +284,23 @@ def known_spans() -> list[Span]:
 def known_tallies() -> list[Tally]:
     """Return all tallies."""
     return list(_tallies.values())
+
+
+def use_counted(only_counted: bytes | None) -> None:
+    """Time all spans but those that are only counted, given by one byte for each code; None: stop recording."""
+    if only_counted is None:
+        hush()
+        return
+    for each in _by_code:
+        wanted = each.code < len(only_counted) and only_counted[each.code]
+        if bool(wanted) == is_live(each):
+            (make_counted if wanted else make_live)(each)
+
+
+def call_on_new_name(callback: Callable[[], None] | None) -> None:
+    """Call a function whenever a span or counter gets a new name; None: do not."""
+    global _on_new_name
+    _on_new_name = callback
 
 
 def known_counters() -> dict[str, int]:

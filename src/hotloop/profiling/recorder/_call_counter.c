@@ -8,6 +8,8 @@
 #include <Python.h>
 #include <frameobject.h>
 #include <stdint.h>
+#include "../../spans/hot_path.h"
+#include "windows.h"
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030C0000
 #define SUPPORTED 1
@@ -161,6 +163,78 @@ stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
     return rows;
 }
 
+/* ---- windows that the recorder wants, opened and closed by the main thread ------------------------------- */
+
+static HotPath *hot_path;
+static int64_t totals_before[MAX_COUNTERS];
+enum { ROW_FIELDS = 8 };
+
+static int
+open_window(void *Py_UNUSED(nothing))
+{
+    Channel *channel = hot_path->channel();
+    PyThreadState *state = PyThreadState_Get();
+    if (channel == NULL || channel->stopped_ns || counted != NULL || state->c_profilefunc || state->c_tracefunc)
+        return 0;
+    memcpy(totals_before, channel->totals, sizeof totals_before);
+    if (_PyEval_SetProfile(state, on_event, NULL) < 0)
+        PyErr_Clear();
+    else
+        counted = state;
+    return 0;
+}
+
+/* Send a row of text fields, separated by zero bytes. */
+static void
+send_row(Channel *channel, PyObject *row)
+{
+    const void *parts[2 * ROW_FIELDS + 1] = {"K"};
+    int32_t sizes[2 * ROW_FIELDS + 1] = {1};
+    PyObject *encoded[ROW_FIELDS] = {NULL};
+    int n = 0;
+    for (; n < ROW_FIELDS; n++) {
+        PyObject *text = PyObject_Str(PyTuple_GET_ITEM(row, n));
+        encoded[n] = text ? PyUnicode_AsEncodedString(text, "utf-8", "surrogatepass") : NULL;
+        Py_XDECREF(text);
+        if (encoded[n] == NULL)
+            break;
+        parts[2 * n + 1] = "", sizes[2 * n + 1] = 1;
+        parts[2 * n + 2] = PyBytes_AS_STRING(encoded[n]), sizes[2 * n + 2] = (int32_t)PyBytes_GET_SIZE(encoded[n]);
+    }
+    if (n == ROW_FIELDS)
+        ring_put(&channel->messages, parts, sizes, 2 * ROW_FIELDS + 1);
+    PyErr_Clear();
+    for (n = 0; n < ROW_FIELDS; n++)
+        Py_XDECREF(encoded[n]);
+}
+
+static int
+close_window(void *Py_UNUSED(nothing))
+{
+    Channel *channel = hot_path->channel();
+    if (counted == NULL || channel == NULL)
+        return 0;
+    PyObject *kind, *error, *trace;
+    PyErr_Fetch(&kind, &error, &trace);
+    int64_t amounts[MAX_COUNTERS];
+    for (int i = 0; i < MAX_COUNTERS; i++)
+        amounts[i] = channel->totals[i] - totals_before[i];
+    PyObject *rows = stop(NULL, NULL);
+    for (Py_ssize_t i = 0; rows != NULL && i < PyList_GET_SIZE(rows); i++)
+        send_row(channel, PyList_GET_ITEM(rows, i));
+    if (rows != NULL) {
+        const void *parts[] = {"W", amounts};
+        int32_t sizes[] = {1, sizeof amounts};
+        ring_put(&channel->messages, parts, sizes, 2);
+    }
+    Py_XDECREF(rows);
+    PyErr_Clear();
+    PyErr_Restore(kind, error, trace);
+    return 0;
+}
+
+static CallWindows call_windows = {open_window, close_window};
+
 static PyMethodDef methods[] = {
     {"start", start, METH_VARARGS, "start(ident): count a thread's calls; False if something else profiles it."},
     {"stop", stop, METH_NOARGS,
@@ -181,5 +255,12 @@ PyInit__call_counter(void)
     PyObject *module = PyModule_Create(&definition);
     if (module == NULL || PyModule_AddIntConstant(module, "SUPPORTED", SUPPORTED) < 0)
         Py_CLEAR(module);
+#if SUPPORTED
+    hot_path = import_hot_path();
+    PyObject *capsule = hot_path ? PyCapsule_New(&call_windows, WINDOWS_CAPSULE, NULL) : NULL;
+    if (module != NULL && (capsule == NULL || PyModule_AddObjectRef(module, "_windows", capsule) < 0))
+        Py_CLEAR(module);
+    Py_XDECREF(capsule);
+#endif
     return module;
 }

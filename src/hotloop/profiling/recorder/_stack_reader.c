@@ -7,7 +7,7 @@
    How: every read of memory that CPython may free at that moment goes through process_vm_readv on this process, which
    fails instead of crashing. A code object is accepted if its type and the position of the instruction are right. Names
    and line tables are copied when a code object is first seen; after that a stack is a number, and a sample is seven
-   integers in a buffer that take() empties.
+   integers. All of it goes to the recorder through the channel.
 
    Intervals are random, so that the sampler cannot fall into step with the loop. All signals are blocked in the thread. */
 
@@ -25,6 +25,8 @@
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
+#include "../../spans/hot_path.h"
+#include "windows.h"
 
 #if PY_VERSION_HEX >= 0x030B0000 && PY_VERSION_HEX < 0x030E0000
 #define SUPPORTED 1
@@ -65,24 +67,21 @@
 #define MAX_THREADS 64
 #define MAX_CODES 32768
 #define MAX_STACKS 20000
-#define MAX_SAMPLES 16384
-#define MAX_COUNTERS 64
 #define CHUNK_BYTES 65536
 #define MAX_TEXT 4096
 #define MAX_TABLE 65536
-#define LEAST_FILE_NUMBER 700
 
 /* Flags of a sample. Whether a thread is blocked is known of the main thread only. */
 enum { HOLDS_LOCK = 1, COLLECTING = 2, STATE_KNOWN = 4, BLOCKED = 8, ON_FILE = 16 };
 
-typedef struct { int64_t at, ident, stack, elapsed_ns, cpu_ns, delay_ns, flags; } Sample;
-typedef struct { int64_t at, code, amount; } Change;
+typedef struct { int64_t at, ident, stack, elapsed_ns, cpu_ns, delay_ns, flags; } Sample; /* as in the ring */
+enum { TALLY = -1 }; /* instead of a thread: `stack` is the code of a tally, `elapsed_ns` what it grew by */
 typedef struct { int32_t code, instruction; } Place;
 
 typedef struct {
     /* The identity of a code object: an address alone may be given to another one later. */
     uintptr_t address, filename, table;
-    int32_t first_line, id, taken;
+    int32_t first_line, id;
     char *text[2]; /* file name and qualified name, UTF-8 */
     char *line_table, *instructions;
     int32_t text_bytes[2], table_bytes, instruction_bytes;
@@ -108,12 +107,14 @@ typedef struct {
 
 static struct {
     pthread_t thread;
-    pthread_mutex_t lock; /* guards what take() empties */
     pthread_mutex_t sleeping;
     pthread_cond_t woken;
-    int running, stop, held;
+    int running, stop;
     int64_t tick_ns;
-    unsigned long skipped_ident;
+    HotPath *hot_path;
+    CallWindows *windows;
+    Channel *channel;
+    int64_t windows_opened, window_end_ns, rested_ns;
     PyInterpreterState *interpreter;
     pid_t pid;
     ProcFile syscall_file, schedstat_file;
@@ -122,22 +123,16 @@ static struct {
     Thread threads[MAX_THREADS];
     Code *codes;          /* by id */
     int32_t *code_slots;  /* hash table: id + 1 */
-    int32_t n_codes, codes_taken;
+    int32_t n_codes, codes_sent;
     Stack *stacks;        /* by id */
     int32_t *stack_slots; /* hash table: id + 1 */
-    int32_t n_stacks, stacks_taken;
+    int32_t n_stacks, stacks_sent;
     Place *places;
     int32_t n_places, place_room;
-    Sample *samples;
-    int32_t n_samples;
-    Change *changes;
-    int32_t n_changes;
-    struct { const volatile int64_t *value; int64_t code, last; } counters[MAX_COUNTERS];
-    int32_t n_counters;
-    int64_t lost, torn, own_cpu_ns;
+    int64_t tallied[MAX_COUNTERS];
     char chunk[CHUNK_BYTES];
     char code_bytes[MAX_DEPTH][CODE_BYTES];
-} the = {.lock = PTHREAD_MUTEX_INITIALIZER, .sleeping = PTHREAD_MUTEX_INITIALIZER, .syscall_file = {-1}, .schedstat_file = {-1}};
+} the = {.sleeping = PTHREAD_MUTEX_INITIALIZER, .syscall_file = {-1}, .schedstat_file = {-1}};
 
 static int64_t
 clock_ns(clockid_t clock)
@@ -393,14 +388,56 @@ read_stack(PyThreadState *state)
     return number_stack(places, depth);
 }
 
+/* ---- sending what is new ---------------------------------------------------------------------------------- */
+
+static int
+send_code(Code *code)
+{
+    const int32_t head[] = {'C', code->id, code->first_line, code->text_bytes[0], code->text_bytes[1],
+                            code->table_bytes, code->instruction_bytes};
+    const void *parts[] = {head, code->text[0], code->text[1], code->line_table, code->instructions};
+    const int32_t sizes[] = {sizeof head, code->text_bytes[0], code->text_bytes[1], code->table_bytes,
+                             code->instruction_bytes};
+    return ring_put(&the.channel->definitions, parts, sizes, 5);
+}
+
+static int
+send_stack(Stack *stack)
+{
+    const int32_t head[] = {'S', (int32_t)(stack - the.stacks), stack->depth};
+    const void *parts[] = {head, the.places + stack->first};
+    const int32_t sizes[] = {sizeof head, stack->depth * (int32_t)sizeof(Place)};
+    return ring_put(&the.channel->definitions, parts, sizes, 2);
+}
+
+/* Send code objects and stacks that are new, in this order; return whether there was room for all. */
+static int
+send_new(void)
+{
+    while (the.codes_sent < the.n_codes && send_code(&the.codes[the.codes_sent]))
+        the.codes_sent++;
+    while (the.codes_sent == the.n_codes && the.stacks_sent < the.n_stacks && send_stack(&the.stacks[the.stacks_sent]))
+        the.stacks_sent++;
+    return the.codes_sent == the.n_codes && the.stacks_sent == the.n_stacks;
+}
+
+static void
+send_sample(Sample sample)
+{
+    if (!send_new() || !put_sample(the.channel, (int64_t *)&sample))
+        atomic_fetch_add(&the.channel->samples_lost, 1);
+}
+
 /* ---- one tick -------------------------------------------------------------------------------------------- */
 
 /* Open a file under a high number: a script that closes its standard streams expects the low ones to be free. */
 static ProcFile
 open_proc(const char *name)
 {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/self/task/%d/%s", (int)the.pid, name);
+    char path[64], number[16]; /* in a namespace of its own, a process has another number in /proc */
+    ssize_t digits = readlink("/proc/self", number, sizeof number - 1);
+    number[digits < 0 ? 0 : digits] = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%s/%s", number, name);
     int low = open(path, O_RDONLY | O_CLOEXEC);
     ProcFile file = {low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, LEAST_FILE_NUMBER)};
     struct stat found;
@@ -506,7 +543,7 @@ sample_thread(uintptr_t address, PyThreadState *state, int64_t at)
         thread->stack = read_stack(state);
         for (int i = 1; thread->stack == -2 && i < TRIES && copy(state, (void *)address, sizeof *state); i++)
             thread->stack = read_stack(state);
-        the.torn += thread->stack == -2;
+        atomic_fetch_add(&the.channel->samples_torn, thread->stack == -2);
         thread->flags = main ? blocked_flags() : 0;
     } else if (main && !(thread->flags & BLOCKED))
         thread->flags = blocked_flags();
@@ -514,28 +551,41 @@ sample_thread(uintptr_t address, PyThreadState *state, int64_t at)
     struct _gil_runtime_state *gil = GIL_OF(the.interpreter);
     if (*(volatile int *)&gil->locked && pointer_at(&gil->last_holder) == address)
         flags |= HOLDS_LOCK | (*(volatile int *)&the.interpreter->gc.collecting ? COLLECTING : 0);
-    if (thread->last_ns && thread->stack != -2) {
-        if (the.n_samples == MAX_SAMPLES)
-            the.lost++;
-        else
-            the.samples[the.n_samples++] = (Sample){
-                at, (int64_t)thread->ident, thread->stack, at - thread->last_ns,
-                cpu < 0 || thread->cpu_ns < 0 ? -1 : cpu - thread->cpu_ns,
-                delay < 0 || thread->delay_ns < 0 ? 0 : delay - thread->delay_ns, flags};
-    }
+    if (thread->last_ns && thread->stack != -2)
+        send_sample((Sample){
+            at, (int64_t)thread->ident, thread->stack, at - thread->last_ns,
+            cpu < 0 || thread->cpu_ns < 0 ? -1 : cpu - thread->cpu_ns,
+            delay < 0 || thread->delay_ns < 0 ? 0 : delay - thread->delay_ns, flags});
     if (thread->stack != -2 || !thread->last_ns) /* else the next sample stands for this interval, too */
         thread->last_ns = at, thread->cpu_ns = cpu, thread->delay_ns = delay;
 }
 
 static void
-read_counters(int64_t at)
+read_tallies(int64_t at)
 {
-    for (int i = 0; i < the.n_counters; i++) {
-        int64_t value = *the.counters[i].value, since = value - the.counters[i].last;
-        if (since && the.n_changes < MAX_SAMPLES) {
-            the.changes[the.n_changes++] = (Change){at, the.counters[i].code, since};
-            the.counters[i].last = value;
-        }
+    for (int i = 0; i < MAX_COUNTERS; i++) {
+        int64_t value = the.channel->is_tally[i] ? *(volatile int64_t *)&the.channel->totals[i] : the.tallied[i];
+        if (value == the.tallied[i])
+            continue;
+        Sample change = {at, TALLY, COUNTER_BASE + i, value - the.tallied[i]};
+        if (put_sample(the.channel, (int64_t *)&change))
+            the.tallied[i] = value;
+    }
+}
+
+/* Have the main thread open or close a window in which calls are counted. */
+static void
+turn_windows(int64_t at)
+{
+    if (the.windows == NULL)
+        return;
+    if (the.window_end_ns && at >= the.window_end_ns) {
+        if (Py_AddPendingCall(the.windows->close, NULL) == 0)
+            the.window_end_ns = 0;
+    } else if (!the.window_end_ns && the.windows_opened < atomic_load(&the.channel->windows_asked)) {
+        the.windows_opened++;
+        if (Py_AddPendingCall(the.windows->open, NULL) == 0)
+            the.window_end_ns = at + WINDOW_NS;
     }
 }
 
@@ -548,7 +598,7 @@ sample(void)
         PyThreadState state;
         if (!copy(&state, (void *)next, sizeof state) || state.interp != the.interpreter)
             break;
-        if (state.thread_id != the.skipped_ident && state.native_thread_id)
+        if (state.native_thread_id)
             sample_thread(next, &state, at);
         next = (uintptr_t)state.next;
     }
@@ -557,12 +607,15 @@ sample(void)
             each->state = 0;
         each->seen = 0;
     }
-    read_counters(at);
+    read_tallies(at);
 }
 
 static int64_t
 interval_ns(void)
 {
+    int64_t wanted = atomic_load_explicit(&the.channel->tick_ns, memory_order_relaxed);
+    if (wanted >= 1000)
+        the.tick_ns = wanted;
     the.random ^= the.random << 13, the.random ^= the.random >> 7, the.random ^= the.random << 17;
     return the.tick_ns / 2 + (int64_t)(the.random % (uint64_t)the.tick_ns);
 }
@@ -597,15 +650,19 @@ run(void *Py_UNUSED(nothing))
             pthread_cond_timedwait(&the.woken, &the.sleeping, &then);
             continue;
         }
-        int held = the.held;
         pthread_mutex_unlock(&the.sleeping);
-        pthread_mutex_lock(&the.lock);
-        if (!held)
+        int64_t rested_ns = atomic_load(&the.channel->rested_ns);
+        if (atomic_load(&the.channel->paused_ns) || atomic_load(&the.channel->resting) || rested_ns != the.rested_ns)
+            memset(the.threads, 0, sizeof the.threads); /* time while paused belongs to no sample */
+        else
             sample();
-        the.own_cpu_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
-        pthread_mutex_unlock(&the.lock);
+        the.rested_ns = rested_ns;
+        turn_windows(due);
+        atomic_store(&the.channel->sampler_cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID));
         int64_t now = clock_ns(CLOCK_MONOTONIC);
         due += interval_ns();
+        if (the.window_end_ns && due > the.window_end_ns)
+            due = the.window_end_ns;
         if (due < now)
             due = now + interval_ns();
         pthread_mutex_lock(&the.sleeping);
@@ -627,11 +684,7 @@ allocate(void)
         the.stacks = calloc(MAX_STACKS, sizeof(Stack));
     if (the.stack_slots == NULL)
         the.stack_slots = calloc(2 * MAX_STACKS, sizeof(int32_t));
-    if (the.samples == NULL)
-        the.samples = calloc(MAX_SAMPLES, sizeof(Sample));
-    if (the.changes == NULL)
-        the.changes = calloc(MAX_SAMPLES, sizeof(Change));
-    return the.codes && the.code_slots && the.stacks && the.stack_slots && the.samples && the.changes;
+    return the.codes && the.code_slots && the.stacks && the.stack_slots;
 }
 
 static void
@@ -644,9 +697,9 @@ forget(void)
     if (the.stack_slots != NULL)
         memset(the.stack_slots, 0, 2 * MAX_STACKS * sizeof(int32_t));
     memset(the.threads, 0, sizeof the.threads);
-    the.n_codes = the.codes_taken = the.n_stacks = the.stacks_taken = the.n_places = 0;
-    the.n_samples = the.n_changes = the.n_counters = 0;
-    the.lost = the.torn = the.own_cpu_ns = 0;
+    memset(the.tallied, 0, sizeof the.tallied);
+    the.n_codes = the.codes_sent = the.n_stacks = the.stacks_sent = the.n_places = 0;
+    the.windows_opened = the.window_end_ns = the.rested_ns = 0;
     close_proc(&the.syscall_file);
     close_proc(&the.schedstat_file);
 }
@@ -667,7 +720,7 @@ after_fork(void)
     static const pthread_mutex_t fresh = PTHREAD_MUTEX_INITIALIZER;
     if (!the.running)
         return;
-    the.lock = the.sleeping = fresh;
+    the.sleeping = fresh;
     make_condition();
     the.running = 0;
     forget();
@@ -677,8 +730,7 @@ static PyObject *
 start(PyObject *Py_UNUSED(module), PyObject *args)
 {
     long long tick_ns;
-    unsigned long skipped;
-    if (!PyArg_ParseTuple(args, "Lk", &tick_ns, &skipped))
+    if (!PyArg_ParseTuple(args, "L", &tick_ns))
         return NULL;
     if (the.running) {
         PyErr_SetString(PyExc_RuntimeError, "the stack reader is running already");
@@ -701,9 +753,17 @@ start(PyObject *Py_UNUSED(module), PyObject *args)
     the.syscall_file = open_proc("syscall");
     the.schedstat_file = open_proc("schedstat");
     the.tick_ns = tick_ns;
-    the.skipped_ident = skipped;
+    the.channel = the.hot_path->channel();
+    if (the.channel == NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "nothing is recorded yet");
+        return NULL;
+    }
+    PyObject *counter = PyImport_ImportModule("hotloop.profiling.recorder._call_counter");
+    the.windows = counter ? PyCapsule_Import(WINDOWS_CAPSULE, 0) : NULL;
+    Py_XDECREF(counter);
+    PyErr_Clear(); /* calls are not counted on this version of Python */
     the.random = (uint64_t)clock_ns(CLOCK_MONOTONIC) | 1;
-    the.stop = the.held = 0;
+    the.stop = 0;
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -733,138 +793,9 @@ stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
     Py_RETURN_NONE;
 }
 
-/* Whoever has this lock may need the interpreter's lock to go on. */
-static void
-lock_without_gil(void)
-{
-    Py_BEGIN_ALLOW_THREADS
-    pthread_mutex_lock(&the.lock);
-    Py_END_ALLOW_THREADS
-}
-
-static PyObject *
-hold(PyObject *Py_UNUSED(module), PyObject *on)
-{
-    int held = PyObject_IsTrue(on);
-    if (held < 0)
-        return NULL;
-    lock_without_gil(); /* a sample that is being taken ends first */
-    pthread_mutex_lock(&the.sleeping);
-    the.held = held;
-    memset(the.threads, 0, sizeof the.threads); /* time while held belongs to no sample */
-    pthread_mutex_unlock(&the.sleeping);
-    pthread_mutex_unlock(&the.lock);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-set_interval(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    long long tick_ns;
-    if (!PyArg_ParseTuple(args, "L", &tick_ns))
-        return NULL;
-    if (tick_ns >= 1000)
-        the.tick_ns = tick_ns;
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-follow(PyObject *Py_UNUSED(module), PyObject *args)
-{
-    long long code;
-    Py_ssize_t address;
-    int from_now;
-    if (!PyArg_ParseTuple(args, "Lnp", &code, &address, &from_now))
-        return NULL;
-    lock_without_gil();
-    if (the.n_counters < MAX_COUNTERS) {
-        the.counters[the.n_counters].value = (const volatile int64_t *)address;
-        the.counters[the.n_counters].code = code;
-        the.counters[the.n_counters].last = from_now ? *(const volatile int64_t *)address : 0;
-        the.n_counters++;
-    }
-    pthread_mutex_unlock(&the.lock);
-    Py_RETURN_NONE;
-}
-
-static PyObject *
-new_codes(int32_t until)
-{
-    PyObject *found = PyList_New(0);
-    for (int32_t i = the.codes_taken; found != NULL && i < until; i++) {
-        Code *each = &the.codes[i];
-        PyObject *file = PyUnicode_DecodeUTF8(each->text[0], each->text_bytes[0], "surrogatepass");
-        PyObject *name = file ? PyUnicode_DecodeUTF8(each->text[1], each->text_bytes[1], "surrogatepass") : NULL;
-        PyObject *row = name ? Py_BuildValue("iNNiy#y#", i, file, name, each->first_line, each->line_table,
-                                             (Py_ssize_t)each->table_bytes, each->instructions,
-                                             (Py_ssize_t)each->instruction_bytes) : NULL;
-        if (name == NULL)
-            Py_XDECREF(file);
-        if (row == NULL || PyList_Append(found, row) < 0)
-            Py_CLEAR(found);
-        Py_XDECREF(row);
-    }
-    return found;
-}
-
-static PyObject *
-new_stacks(int32_t until)
-{
-    PyObject *found = PyList_New(0);
-    for (int32_t i = the.stacks_taken; found != NULL && i < until; i++) {
-        Stack *each = &the.stacks[i];
-        PyObject *frames = PyTuple_New(each->depth);
-        for (int32_t k = 0; frames != NULL && k < each->depth; k++) {
-            Place *place = &the.places[each->first + k];
-            PyObject *pair = Py_BuildValue("ii", place->code, place->instruction);
-            if (pair == NULL)
-                Py_CLEAR(frames);
-            else
-                PyTuple_SET_ITEM(frames, k, pair);
-        }
-        PyObject *row = frames ? Py_BuildValue("iN", i, frames) : NULL;
-        if (row == NULL || PyList_Append(found, row) < 0)
-            Py_CLEAR(found);
-        Py_XDECREF(row);
-    }
-    return found;
-}
-
-/* The sampler waits for the lock while Python objects are made of what is new, which is rare and short. */
-static PyObject *
-take(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
-{
-    if (the.samples == NULL)
-        return Py_BuildValue("[][]y#y#(LLL)", "", (Py_ssize_t)0, "", (Py_ssize_t)0, 0LL, 0LL, 0LL);
-    lock_without_gil();
-    read_counters(clock_ns(CLOCK_MONOTONIC));
-    int32_t codes = the.n_codes, stacks = the.n_stacks;
-    PyObject *made_codes = new_codes(codes), *made_stacks = made_codes ? new_stacks(stacks) : NULL;
-    PyObject *result = NULL;
-    if (made_stacks != NULL)
-        result = Py_BuildValue("NNy#y#(LLL)", made_codes, made_stacks, (char *)the.samples,
-                               (Py_ssize_t)(the.n_samples * sizeof(Sample)), (char *)the.changes,
-                               (Py_ssize_t)(the.n_changes * sizeof(Change)), (long long)the.lost, (long long)the.torn,
-                               (long long)the.own_cpu_ns);
-    else
-        Py_XDECREF(made_codes);
-    if (result != NULL) {
-        the.codes_taken = codes;
-        the.stacks_taken = stacks;
-        the.n_samples = the.n_changes = 0;
-    }
-    pthread_mutex_unlock(&the.lock);
-    return result;
-}
-
 static PyMethodDef methods[] = {
-    {"start", start, METH_VARARGS, "start(interval_ns, ident): sample all threads but the one with this ident."},
-    {"stop", stop, METH_NOARGS, "End the sampling thread. What it has sampled can still be taken."},
-    {"hold", hold, METH_O, "Pause sampling, or go on."},
-    {"set_interval", set_interval, METH_VARARGS, "set_interval(ns): the mean time between two samples."},
-    {"follow", follow, METH_VARARGS, "follow(code, address, from_now): report changes of the int64 at this address, from now on or from 0."},
-    {"take", take, METH_NOARGS,
-     "Return and forget: new code objects, new stacks, samples and counter changes (packed int64), (lost, torn, CPU ns)."},
+    {"start", start, METH_VARARGS, "start(interval_ns): sample all threads, at this mean interval."},
+    {"stop", stop, METH_NOARGS, "End the sampling thread."},
     {NULL},
 };
 #else
@@ -872,7 +803,7 @@ static PyMethodDef methods[] = {{NULL}};
 #endif
 
 static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_stack_reader", "Samples stacks from a native thread. See hotloop.profiling.recorder.stack_sampler.", -1, methods,
+    PyModuleDef_HEAD_INIT, "_stack_reader", "Samples stacks from a native thread.", -1, methods,
 };
 
 PyMODINIT_FUNC
@@ -887,6 +818,11 @@ PyInit__stack_reader(void)
     if (PyModule_AddIntMacro(module, HOLDS_LOCK) < 0 || PyModule_AddIntMacro(module, COLLECTING) < 0
         || PyModule_AddIntMacro(module, STATE_KNOWN) < 0 || PyModule_AddIntMacro(module, BLOCKED) < 0
         || PyModule_AddIntMacro(module, ON_FILE) < 0) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    the.hot_path = import_hot_path();
+    if (the.hot_path == NULL) {
         Py_DECREF(module);
         return NULL;
     }

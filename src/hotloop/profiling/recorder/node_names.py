@@ -6,10 +6,10 @@ from hotloop.json_types import Json
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.call_tree.thread_totals import Account
 from hotloop.profiling.recorder.call_tree.tree import DARK, EDGE
-from hotloop.spans.registry import Span
+from hotloop.profiling.recorder.feed import NamedSpan
 
 
-def node_entries(account: Account, every: list[Span]) -> list[dict[str, Json]]:
+def node_entries(account: Account, every: list[NamedSpan]) -> list[dict[str, Json]]:
     """Describe the nodes of a thread's tree that have no entry yet."""
     entries = []
     for node in range(account.named, len(account.tree.keys)):
@@ -35,7 +35,7 @@ def node_entries(account: Account, every: list[Span]) -> list[dict[str, Json]]:
     return entries
 
 
-def _sibling(variant: int, every: list[Span]) -> dict[str, Json] | None:
+def _sibling(variant: int, every: list[NamedSpan]) -> dict[str, Json] | None:
     if variant in (EDGE, DARK):
         return None
     each = every[(variant >> 1) - 1]

@@ -11,16 +11,17 @@ Spans whose cost would exceed the budget are timed in only one of 2, 4, ... 64 b
 
 from __future__ import annotations
 
-import functools
 from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hotloop.clock import now_ns
 from hotloop.phases import Phase
-from hotloop.spans import hot_path, registry
-from hotloop.spans.registry import Span
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.feed import NamedSpan
 
 BLOCK_NS = 200_000_000
 LONGEST_BLOCK_NS = 2 * BLOCK_NS
@@ -65,43 +66,6 @@ class Block:
     timed: int
 
 
-@functools.cache
-def tight_loop_ns(rounds: int = 500) -> float:
-    """Return the cost of a span in a tight loop, in ns, which is a lower bound of its real cost.
-
-    Call it while nothing is recording, because it discards the logs. The result is cached; forked children inherit it.
-    """
-
-    def nothing() -> None:
-        return None
-
-    probe = _Probe(1)
-    hot_path.listen()
-    try:
-        span_ns = min(_loop(lambda: _enter(probe), rounds) - _loop(nothing, rounds) for _ in range(5))
-    finally:
-        hot_path.listen()
-    return max(span_ns, 50.0)
-
-
-class _Probe(hot_path.Core):
-    __slots__ = ()
-    __enter__ = hot_path.Core.start
-    __exit__ = hot_path.Core.finish
-
-
-def _enter(probe: _Probe) -> None:
-    with probe:
-        pass
-
-
-def _loop(fn: object, rounds: int) -> float:
-    begin = now_ns()
-    for _ in range(rounds):
-        fn()  # type: ignore[operator]
-    return (now_ns() - begin) / rounds
-
-
 class Pace:
     """Time between stack samples, and length of blocks. Both grow if the background thread exceeds its budget."""
 
@@ -136,26 +100,30 @@ class Governor:
         self.dark = False
         self.thinning: dict[int, int] = {}
         self._fine: set[int] = set()
-        self._off: set[int] = set()
+        self.off: set[int] = set()
+        """Codes of the spans that are not timed in this block."""
         self._evaluating: set[int] = set()
         self._around: set[int] = set()
         """Codes of evaluations, and of the spans that they occurred in."""
         self._held: dict[int, int] = {}
         self._hold = FIRST_HOLD
-        self._tallied: dict[int, int] = {}
+        self._counted = np.zeros(0, np.int64)
 
     def costs(self) -> dict[str, float]:
         """Return the cost of a span, with the names used in `state.json`."""
         return {"span_ns": self.cost.ns, "span_error_ns": self.cost.error_ns, "tight_ns": self.tight_ns}
 
-    def counted(self, every: list[Span]) -> Counter[int]:
+    def use_tight(self, tight_ns: float) -> None:
+        """Use the cost of a span in a tight loop, as the process measured it."""
+        self.tight_ns = tight_ns
+        self.cost = estimate(list(self.blocks), tight_ns)
+
+    def counted(self, so_far: Sequence[int]) -> Counter[int]:
         """Return the calls that were counted but not timed since the last call of this method, by code."""
-        fresh: Counter[int] = Counter()
-        for each in every:
-            now = each.tallied()
-            fresh[each.code] = now - self._tallied.get(each.code, 0)
-            self._tallied[each.code] = now
-        return +fresh
+        now = np.array(so_far, np.int64)
+        before = np.pad(self._counted, (0, max(len(now) - len(self._counted), 0)))[: len(now)]
+        fresh, self._counted = now - before, now
+        return Counter({int(code): int(fresh[code]) for code in np.flatnonzero(fresh)})
 
     def close_block(self, length_ns: int, timed: Counter[int], counted: Counter[int]) -> None:
         """Store the work done in a block."""
@@ -169,7 +137,7 @@ class Governor:
         """
         self._origin = self.index + 1
 
-    def open_block(self, every: list[Span]) -> bool:
+    def open_block(self, every: Sequence[NamedSpan]) -> bool:
         """Choose which spans are timed in the next block; return whether that changed."""
         self.index += 1
         dense = len(self.blocks) < DENSE_BLOCKS
@@ -183,16 +151,9 @@ class Governor:
             thin = self.thinning.get(code, 0)
             if calibrate or (thin and since % (1 << thin)):
                 off.add(code)
-        changed, self._off = off != self._off, off
-        if not changed:
-            return False
+        changed, self.off = off != self.off, off
         self.dark = bool(off)
-        for each in every:
-            if each.code in off:
-                registry.make_counted(each)
-            else:
-                registry.make_live(each)
-        return True
+        return changed
 
     def shed(self, began: Counter[int]) -> None:
         """Immediately apply maximal thinning to spans that come faster than they can be folded."""

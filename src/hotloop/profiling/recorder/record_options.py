@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from hotloop.errors import HotloopError
@@ -40,6 +41,15 @@ class RecordOptions:
     def looks_closer(self) -> bool:
         """Whether deep samples of functions, operators or layers are requested."""
         return bool(self.functions or self.ops or self.modules_every)
+
+    @property
+    def starts_late(self) -> bool:
+        """Whether recording waits for a time or a number of steps."""
+        return bool(self.after_s or self.after_steps)
+
+    def limit_s(self, started: bool) -> float:
+        """Return when recording ends after it has started, or the earliest time at which it starts; inf if never."""
+        return (self.for_s if started else self.after_s) or math.inf
 
     def __post_init__(self) -> None:
         """Reject invalid options."""

@@ -1,37 +1,35 @@
-"""The recorder: one background thread that drains the spans' logs, collects the stack samples, and writes.
+"""The recorder of one process: takes its events and stack samples, folds them into call trees, and writes.
 
-Every block (200 ms) it may switch fine spans off or on, to learn what they cost. Every second it folds what was drained
-and writes it to the run's files, so that a killed run is readable up to its last second. If anything in here fails,
-recording stops with one message and training continues.
+It usually runs in a process of its own (`companion`). Every block (200 ms) it may switch fine spans off or on, to
+learn what they cost. Every second it folds what was taken and writes it to the run's files, so that a killed run is
+readable up to its last second. If anything in here fails, recording stops with one message and training continues.
 """
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from hotloop.clock import now_ns, thread_cpu_ns
+import numpy as np
+
+from hotloop.clock import now_ns
 from hotloop.notice import notice
 from hotloop.profiling.recorder.call_counts import CallCounts
 from hotloop.profiling.recorder.call_tree.fold import Ints, first_step, time_before
 from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun, mean_durations
 from hotloop.profiling.recorder.call_tree.threads import Threads
 from hotloop.profiling.recorder.call_tree.tree import codes_of
-from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace, tight_loop_ns
-from hotloop.profiling.recorder.process_stats import Vitals
+from hotloop.profiling.recorder.feed import Feed
+from hotloop.profiling.recorder.messages import Message
+from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace
+from hotloop.profiling.recorder.process_facts import ProcessFacts
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.stack_book import StackBook
-from hotloop.profiling.recorder.stack_sampler import new_sampler
 from hotloop.profiling.recorder.windows import Windows
-from hotloop.profiling.recorder.writer import Writer, describe_process, forget_within
+from hotloop.profiling.recorder.writer import Writer
 from hotloop.profiling.trace.stream_store import ProcessFiles
-from hotloop.spans import hot_path, registry
-
-if TYPE_CHECKING:
-    from hotloop.profiling.recorder.hooks.state import HookState
 
 SECOND_NS = 1_000_000_000
 TOTALS_EVERY_NS = 5 * SECOND_NS
@@ -43,161 +41,158 @@ FOLD_AT = 8_000
 RAW_AT = 50_000
 """With more single calls than this waiting, write them before the window is over."""
 CROWDED, FLOOD_NS = 12_000, 100_000_000
-"""With more events than this in the logs, drain them at once. If that recurs within this time, thin spans."""
+"""If this many events come at once, and again within this time, time fewer spans."""
+UNKNOWN_TIGHT_NS = 100.0
+"""Cost of a span in a tight loop, until the process has measured it."""
 
 
 class Recorder:
-    """Records this process into its own folder."""
+    """Records a process into its folder.
 
-    def __init__(self, folder: Path, options: RecordOptions, main: bool = True) -> None:
+    Args:
+        folder: Of the process, in the run directory.
+        options: What to record, and at what cost.
+        feed: The process.
+        process: The content of `process.json`.
+        main: Whether it is the main process of the run.
+    """
+
+    def __init__(self, folder: Path, options: RecordOptions, feed: Feed, process: Message, main: bool = True) -> None:
         self.options = options
-        self._writer = Writer(ProcessFiles(folder, describe_process(main)))
+        self.feed = feed
+        self._writer = Writer(ProcessFiles(folder, process))
         if main:
             self._writer.files.create()
         self._threads = Threads()
         self.accounts = self._threads.accounts
         self.failure = ""
         """Why the recorder failed; empty if it did not."""
-        self._wrapper_ns: dict[str, float] = {}
-        """What the wrappers of hooks add to a call, by kind. Shared with the hooks, which may add to it later."""
-        self.sampler = new_sampler(options.hz)
-        self._book, self._governor = StackBook(), Governor(options.budget, tight_loop_ns())
+        self.ended = False
+        """Whether recording has ended, because the requested time is over or because it failed."""
+        self.paused_ns = 0
+        """Since when nothing is recorded; 0: not paused."""
+        self.facts = ProcessFacts(str(process.get("name", "MainProcess")))
+        self._book, self._governor = StackBook(), Governor(options.budget, UNKNOWN_TIGHT_NS)
         self._calls = CallCounts(options.budget, self._book.is_own) if main and options.hz else None
-        self.working = threading.Lock()
-        """Held while the background thread works. Forks wait for it, so that no half-finished state is copied."""
-        self._stopping, self._paused, self._ident = False, False, 0
-        self._thread: threading.Thread | None = None
         self._codes = codes_of([])
 
-    def use_hooks(self, state: HookState) -> None:
-        """Also write what these hooks measure."""
-        self._wrapper_ns = state.wrapper_ns
-        self._writer.printed_timings = state.book
-
-    def start(self) -> None:
-        """Start to record."""
-        begin = now_ns()
+    def start(self, begin: int) -> None:
+        """Start to record, from this time on."""
         self.start_ns = self.loop_start_ns = begin
         self._loop_started = self._seen_events = False
-        self.armed = not (self.options.after_s or self.options.after_steps)
+        self.armed = not self.options.starts_late
         """Whether `after_s` and `after_steps` have passed. Before that, everything recorded is discarded."""
         self._steps_seen = 0
         self._block_start = self._second_start = begin
         self._learned_at = self._drained_at = begin
         self._totals_at = self._ended_ns = 0
         self._pace = Pace(round(SECOND_NS / self.options.hz) if self.options.hz else 0, self.options.budget / 2)
-        self._background_ns = 0
+        self._spent_ns = 0
         self._rates, self._since_drain = Counter[int](), Counter[int]()
         self._cuts: list[tuple[int, bool]] = []
-        self._vitals = Vitals()
-        self._windows = Windows(begin, round(self.options.window_s * SECOND_NS), self._vitals)
-        self._threads.listen()
-        self._governor.counted(registry.known_spans())
-        forget_within()
-        self.main = self._threads.open(threading.main_thread().ident or 0, begin)
-        self._thread = threading.Thread(target=self._run, name="hotloop", daemon=True)
-        self._thread.start()
+        self._windows = Windows(begin, round(self.options.window_s * SECOND_NS), self.feed)
+        self.feed.stats.memory_growth()
+        self._within_before: Sequence[float] = self.feed.within_ns()
+        self._relieved_at = 0
+        self._last_sign_ns = begin
+        """When the process was last seen, at a stack sample."""
+        self.main = self._threads.open(self.feed.main_ident, begin)
+        self._read_messages()
 
-    def stop(self) -> None:
-        """Stop recording and write the rest."""
-        thread, self._thread = self._thread, None
-        if thread is None:
+    def stop(self, stopped_at: int) -> None:
+        """Write the rest, up to the time at which the training stopped; 0 if the process was killed."""
+        self.feed.stats.close()
+        try:
+            self._take_new()
+            if self.failure:
+                return
+            at = self._ended_ns or stopped_at or self._last_sign_ns
+            self._second(max(at, self.main.folded_until), last=True)
+            self._writer.close(self._book.own_files())
+        except Exception as error:
+            self._fail(error)
+
+    def flush(self) -> None:
+        """Write everything recorded so far."""
+        try:
+            if self.armed and not self.ended and not self.paused_ns:
+                self._take_new()
+                self._fold(self._drained_at, self._governor.dark)
+                self._write(self._drained_at)
+        except Exception as error:
+            self._fail(error)
+
+    def rest(self, ns: int) -> None:
+        """Exclude a time that has just passed from the schedule; for benchmarks that stop the process."""
+        for mark in ("_block_start", "_second_start", "_learned_at", "_drained_at"):
+            setattr(self, mark, getattr(self, mark) + ns)
+
+    @property
+    def due_ns(self) -> int:
+        """When `tick` is to be called next."""
+        return min(self._block_start + self._pace.block_ns, self._second_ends())
+
+    def tick(self, spent_ns: int) -> None:
+        """Do what is due. `spent_ns` is the CPU time that this recorder has used so far."""
+        if self.ended:
             return
-        stopped_at, self._stopping = now_ns(), True  # the time from here on is the recorder's, not the training's
-        hot_path.wake()
-        thread.join(10)
-        self.sampler.stop()
-        registry.hush()
-        if not self.failure:
-            try:
-                self._second(self._ended_ns or max(stopped_at, self.main.folded_until), last=True)
-                self._writer.close(self._book.own_files())
-            except Exception as error:
-                self._fail(error)
-        self._vitals.close()
-
-    def flush(self) -> bool:
-        """Write everything recorded so far; return False during a pause, when there is nothing new to write."""
-        if self._paused:
-            return False
-        with self.working:
-            try:
-                if self.armed and not self.failure:
-                    self._since_drain = self._since_drain + self._drain()
-                    self._fold(self._drained_at, self._governor.dark)
-                    self._write(self._drained_at)
-            except Exception as error:
-                self._fail(error)
-        return True
-
-    def forget(self) -> None:
-        """In a forked child: release everything that belongs to the parent."""
-        self._vitals.close()
-
-    def pause(self) -> int:
-        """Stop all spans and the background thread until `resume`; return when the pause began."""
-        self.working.acquire()
-        self._paused = True
-        self.sampler.hold(True)
-        self._silenced = registry.silence()
-        since = now_ns()
-        self._drain()
-        self._tally()
-        self._take_samples()
-        return since
-
-    def resume(self, since: int) -> None:
-        """End a pause that began at `since`, as if no time had passed: a window ends then, and the next begins now."""
         try:
-            waiting = {account.index: len(account.pending) for account in self.accounts}
-            self._drain()
-            for account in self.accounts:
-                account.end_by(since, waiting.get(account.index, 0))
-            self._fold(since, self._governor.dark)
-            self._end_window(since)
-            now = now_ns()
-            for account in self.accounts:
-                account.skip(since, now)
-            self.sampler.take()  # what was counted during the pause
-            self._block_start = self._second_start = self._learned_at = now
-            self._since_drain, self._rates = Counter(), Counter()
-            self._windows.restart(now, self._background_ns)
+            self._take_new()
+            if not self.paused_ns:
+                self._tick(self._drained_at, spent_ns)
         except Exception as error:
             self._fail(error)
-        finally:
-            if registry.recording():
-                registry.unsilence(self._silenced)
-            self.sampler.hold(False)
-            self._paused = False
-            self.working.release()
 
-    def _run(self) -> None:
-        self._ident = threading.get_ident()
-        try:
-            self.sampler.start(self._pace.tick_ns)
-            while not self._stopping:
-                until = min(self._block_start + self._pace.block_ns, self._second_start + SECOND_NS, self._due_ns())
-                self.sampler.wait(until)
-                if self._stopping:
-                    break
-                with self.working:
-                    self._tick(now_ns())
-        except Exception as error:
-            self._fail(error)
+    def _resume(self, since: int, now: int) -> None:
+        """End a pause, as if no time had passed: a window ends where it began, and the next begins now."""
+        for account in self.accounts:
+            account.end_by(since, now)
+        self._fold(since, self._governor.dark)
+        self._end_window(since)
+        for account in self.accounts:
+            account.skip(since, now)
+        self._block_start = self._second_start = self._learned_at = now
+        self._since_drain, self._rates = Counter(), Counter()
+        self._windows.restart(now, self._spent_ns)
+        self.paused_ns = 0
+
+    def _read_messages(self) -> None:
+        for each in self.feed.messages():
+            self.facts.add(each)
+            match each["is"]:
+                case "tight":
+                    self._governor.use_tight(each["ns"])
+                case "printed" | "layer":
+                    self._writer.printed_timings.receive(each)
+                case "calls" if self._calls is not None:
+                    self._calls.add(each, self.facts.counters)
+                case "pause":
+                    self.paused_ns = each["at"]
+                case "resume":
+                    self._take_events()
+                    self._resume(self.paused_ns, each["at"])
+
+    def _take_new(self) -> None:
+        """Take what the process has written: events before messages, which give them their names."""
+        self._take_events()
+        self._read_messages()
 
     def _take_samples(self) -> None:
         """Hand what was sampled to the threads' accounts."""
-        taken = self.sampler.take()
-        self._book.add(taken.codes, taken.stacks)
-        samples = taken.samples.copy()
-        samples[:, 2] = self._book.numbers(samples[:, 2])
+        taken = self.feed.samples()
+        samples = self._book.samples_of(taken)
+        if len(samples):
+            self._last_sign_ns = int(samples[-1, 0])
         self._threads.take_samples(samples)
-        self._vitals.take_bumps(taken.changes.tolist(), self.main)
+        for at, code, amount in taken.changes.tolist():
+            self._threads.tally_events += amount
+            self.main.bumps.append((at, code, amount, 0))
 
     def _fail(self, error: Exception) -> None:
         self.failure = f"{type(error).__name__}: {error}"
-        registry.hush()
-        self._vitals.close()
+        self.ended = True
+        self.feed.end()
+        self.feed.stats.close()
         with suppress(OSError, ValueError):  # Closing may fail for the same reason; an unfinished stream can be read.
             self._writer.files.close()
         remedy = "Training continues without recording."
@@ -205,46 +200,39 @@ class Recorder:
             remedy = f"Check the free space and permissions of {str(self._writer.files.folder)!r}. {remedy}"
         notice(f"stopped recording: {self.failure}. {remedy}")
 
-    def _tick(self, at: int) -> None:
-        if self._threads.waiting() > CROWDED:
-            self._relieve()
+    def _tick(self, at: int, spent_ns: int) -> None:
+        if sum(account.pending_events for account in self.accounts) > CROWDED:
+            self._relieve(at)
         if at >= self._block_start + self._pace.block_ns:
-            self._vitals.read_memory(at, self.main)
-            self._turn_block()
-        if at >= min(self._second_start + SECOND_NS, self._due_ns()):
-            self._second(now_ns())
+            self.main.rises.append((at, *self.feed.stats.memory_growth()))
+            self._turn_block(at)
+        if at >= self._second_ends():
+            self._adapt(at, spent_ns)
+            self._second(at)
         if self._calls is not None and self.armed and self._loop_started and self._calls.due(at):
-            self._calls.count(self.main.ident, at, self._counted, self.sampler.wait)
+            self.feed.open_window()
 
-    def _counted(self) -> Counter[int]:
-        """Drain the logs; return all amounts that were counted so far, by code of the counter."""
-        self._since_drain = self._since_drain + self._drain()
-        return self._threads.counted.copy()
+    def _second_ends(self) -> int:
+        """Return when what is done each second is due: also when the requested time begins or ends."""
+        limit = self.start_ns + self.options.limit_s(self.armed) * SECOND_NS
+        return round(min(self._second_start + SECOND_NS, limit))
 
-    def _due_ns(self) -> int:
-        """Return when the requested recording time begins or ends, or the end of this second if neither is to come."""
-        waits_for = self.options.for_s if self.armed else self.options.after_s
-        if self._stopping or not waits_for:
-            return self._second_start + SECOND_NS
-        return self.start_ns + round(waits_for * SECOND_NS)
-
-    def _drain(self) -> Counter[int]:
-        """Drain the logs of all threads; return how often each span began."""
-        self._drained_at = now_ns()
-        began = self._threads.drain(max(self._block_start, self.start_ns))
+    def _take_events(self) -> None:
+        drained_at = now_ns()
+        began = self._threads.add_events(self.feed.events(), max(self._block_start, self.start_ns))
+        self._drained_at = drained_at
         self._seen_events = self._seen_events or any(account.pending_events for account in self.accounts)
-        self._windows.timed += began
-        self._rates += began
-        return began
+        for each in (self._windows.timed, self._rates, self._since_drain):
+            each.update(began)
 
-    def _turn_block(self) -> None:
-        at = now_ns()
-        was_dark, began = self._governor.dark, self._drain()
-        every = registry.known_spans()
-        self._governor.close_block(at - self._block_start, began + self._since_drain, self._tally())
+    def _turn_block(self, at: int) -> None:
+        was_dark = self._governor.dark
+        self._governor.close_block(at - self._block_start, self._since_drain, self._tally())
         self._since_drain = Counter()
         self._block_start = at
-        changed = self._governor.open_block(every)
+        changed = self._governor.open_block(self.facts.spans)
+        if changed:
+            self.feed.count_only(self._governor.off)
         quick = at - self.loop_start_ns < QUICK_NS
         if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark)
@@ -255,18 +243,18 @@ class Recorder:
             # The first seconds of a loop show how frequent its spans are, so keep to the budget at once.
             self._learn(at)
 
-    def _relieve(self) -> None:
-        """Drain the logs early, to limit memory. If they fill too fast, time fewer spans from now on."""
-        was_dark, last = self._governor.dark, self._drained_at
-        self._since_drain = self._since_drain + self._drain()
-        if self._drained_at - last < FLOOD_NS:
+    def _relieve(self, at: int) -> None:
+        """Fold early, to limit memory. If events come too fast, time fewer spans from now on."""
+        if at - self._relieved_at < FLOOD_NS:
             self._governor.shed(self._since_drain)
-            self._governor.open_block(registry.known_spans())
-        self._fold(self._drained_at, was_dark)
+            self._governor.open_block(self.facts.spans)
+            self.feed.count_only(self._governor.off)
+        self._relieved_at = at
+        self._fold(self._drained_at, self._governor.dark)
 
     def _tally(self) -> Counter[int]:
         """Return the new calls that were counted but not timed."""
-        counted = self._governor.counted(registry.known_spans())
+        counted = self._governor.counted(self.feed.counted())
         self._windows.counted += counted
         self._rates += counted
         return counted
@@ -279,9 +267,8 @@ class Recorder:
             self._fold_stretch(until, was_dark)
 
     def _fold_stretch(self, at: int, dark: bool) -> None:
-        every = registry.known_spans()
-        if len(self._codes.env) != len(every) + 1:
-            self._codes = codes_of(every)
+        if len(self._codes.env) != len(self.facts.spans) + 1:
+            self._codes = codes_of(self.facts.spans)
         for account in self.accounts:
             if not (account.pending_events or account.sightings or account is self.main):
                 continue
@@ -307,7 +294,7 @@ class Recorder:
 
     def _cut_at_first_step(self, account: Account, events: Ints, dark: bool) -> Ints:
         """End a window where the first environment step begins: what comes before is start-up."""
-        cut = first_step(events, registry.known_counters().get("env_steps", 0), self._codes)
+        cut = first_step(events, self.facts.counters.get("env_steps", 0), self._codes)
         if cut is None:
             return events
         at = max(time_before(events, cut + 1), account.folded_until)
@@ -317,28 +304,28 @@ class Recorder:
         return events[cut:]
 
     def _second(self, at: int, last: bool = False) -> None:
-        self._since_drain = self._since_drain + self._drain()
         if last:
             self._tally()
         if last and not (self._seen_events or self._writer.files.created):
             return  # A child process that ended within a second and took no part in the training.
         self._fold(at, self._governor.dark)
-        self._vitals.read_device()
         if at - self.loop_start_ns < EAGER_NS or at - self._learned_at >= TOTALS_EVERY_NS:
             self._learn(at)
-        cpu = thread_cpu_ns() if threading.get_ident() == self._ident else self._background_ns
-        if at - self.start_ns >= EAGER_NS:
-            self._pace.adapt((cpu - self._background_ns) / max(at - self._second_start, 1))
-            self.sampler.set_interval(self._pace.tick_ns)
-        self._background_ns = cpu
         self._second_start = at
         if not self.armed:
             self._arm(at)
             return
         self._write(at, last)
-        if self.options.for_s and at - self.start_ns >= self.options.for_s * SECOND_NS:
-            registry.hush()
-            self._ended_ns, self._stopping = now_ns(), True
+        if at - self.start_ns >= self.options.limit_s(started=True) * SECOND_NS:
+            self.feed.end()
+            self._ended_ns, self.ended = at, True
+
+    def _adapt(self, at: int, spent_ns: int) -> None:
+        if at - self.start_ns >= EAGER_NS:
+            self._pace.adapt((spent_ns - self._spent_ns) / max(at - self._second_start, 1))
+            self.feed.set_interval(self._pace.tick_ns)
+        self._spent_ns = spent_ns
+        self.feed.count_only(self._governor.off)  # Lets the process look after its device.
 
     def _write(self, at: int, last: bool = False) -> None:
         """Write everything folded, up to a time."""
@@ -346,7 +333,7 @@ class Recorder:
         if last or self._windows.over(at):
             self._end_window(at)
         else:
-            self._windows.write(at, self._writer.tail, self.accounts, self._background_ns)
+            self._windows.write(at, self._writer.tail, self.accounts, self._spent_ns)
         if last or at >= self._totals_at:
             self._writer.totals(self.accounts, self._calls)
             self._totals_at = at + TOTALS_EVERY_NS
@@ -366,35 +353,45 @@ class Recorder:
 
     def _arm(self, at: int) -> None:
         """Discard what was recorded before the requested start. Once that is reached, keep everything from now on."""
-        self._steps_seen += sum(each.counted(registry.known_counters().get("env_steps", 0)) for each in self.accounts)
+        self._steps_seen += sum(each.counted(self.facts.counters.get("env_steps", 0)) for each in self.accounts)
         for account in self.accounts:
             account.reset()
         self._tally()
         # Events that were drained after this time are folded later, and count.
         self._windows.timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
-        self._windows.counted, self._threads.counter_events, self._vitals.tally_events = Counter(), 0, 0
-        forget_within()
+        self._windows.counted, self._threads.counter_events, self._threads.tally_events = Counter(), 0, 0
+        self._within_before = self.feed.within_ns()
         self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
             self.armed = True
             self._governor.begin()
-            self._windows.restart(at, self._background_ns)
+            self._windows.restart(at, self._spent_ns)
             self.start_ns = self.loop_start_ns = at
 
     def _end_window(self, at: int) -> None:
         self._write_names()
-        self._windows.end(at, self._writer.append, self.accounts, self._background_ns)
+        self._windows.end(at, self._writer.append, self.accounts, self._spent_ns)
         self._writer.raw()
         self._writer.drop_tails()
 
     def _write_names(self) -> None:
-        self._writer.names(self.accounts, self.main, self._book.fresh)
+        self._writer.names(self.accounts, self.main, self.facts.spans, self.facts.counters, self._book.fresh)
         self._book.fresh = []
 
     def _write_state(self, at: int, state: str) -> None:
-        events = {"counter_events": self._threads.counter_events, "tally_events": self._vitals.tally_events}
-        costs = self._governor.costs() | events | {"background_cpu_ns": self._background_ns}
-        begun = self.loop_start_ns if self._loop_started else None
-        times = {"until_ns": at, "start_ns": self.start_ns, "loop_start_ns": begun}
-        self._writer.state({"state": state} | times | costs | self._wrapper_ns)
+        within = np.array(self.feed.within_ns())
+        within[: len(self._within_before)] -= self._within_before
+        content: Message = {
+            "state": state,
+            "pid": self.feed.stats.pid,
+            "process": self.facts.name,
+            "until_ns": at,
+            "start_ns": self.start_ns,
+            "loop_start_ns": self.loop_start_ns if self._loop_started else None,
+            "counter_events": self._threads.counter_events,
+            "tally_events": self._threads.tally_events,
+            "background_cpu_ns": self._spent_ns,
+            "within_ns": {str(code): float(within[code]) for code in np.flatnonzero(within)},
+        }
+        self._writer.state(content | self._governor.costs() | self.facts.wrapper_ns)

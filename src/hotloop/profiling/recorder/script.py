@@ -20,7 +20,9 @@ from typing import Any, NoReturn
 import hotloop
 from hotloop.errors import ScriptNotFound
 from hotloop.notice import keep_to_descriptor, notice
+from hotloop.profiling.recorder import companion
 from hotloop.profiling.recorder.record_options import RecordOptions
+from hotloop.spans import hot_path
 
 START_VARIABLE = "HOTLOOP_START"
 STARTUP = Path(__file__).with_name("startup")
@@ -78,6 +80,8 @@ def run_script(options: ScriptOptions, path: Path | None) -> NoReturn:
             "package": str(PACKAGE),
         }
         environment[START_VARIABLE] = json.dumps(settings)
+        if hot_path.ACCELERATED:
+            companion.fork(path)
         environment["PYTHONPATH"] = os.pathsep.join([str(STARTUP), *([before] if before else [])])
     os.execve(sys.executable, [sys.executable, *_interpreter_flags(), *words], environment)
 
@@ -107,12 +111,12 @@ def begin(settings: dict[str, Any], before: set[str]) -> None:
     """
     keep_to_descriptor()
     script = settings["script"]
-    with _silent_warnings(), _thread_settings(script):
+    with _silent_warnings():
         from hotloop.profiling.recorder.session import Session
 
         session = Session(Path(settings["out"]), RecordOptions(**settings["options"]), settings["modules"])
         session.announced_as = settings["shown"]
-        session.start()
+        session.start(companion_runs=True)
     _give_way(set(sys.modules) - before, os.getcwd() if script is None else _folder_of(script))
 
 
@@ -129,21 +133,6 @@ def _silent_warnings() -> Iterator[None]:
     finally:
         warnings.filters.remove(ignore)  # type: ignore[attr-defined]
         warnings._filters_mutated()  # type: ignore[attr-defined]
-
-
-@contextmanager
-def _thread_settings(script: str | None) -> Iterator[None]:
-    """Apply the script's own settings of numpy's threads, because the recorder imports numpy before the script does."""
-    from hotloop.profiling.recorder.script_threads import settings_of
-
-    before = dict(os.environ)
-    os.environ.update(settings_of(script) if script is not None else {})
-    try:
-        yield
-    finally:
-        for name in set(os.environ) - set(before):
-            del os.environ[name]
-        os.environ.update(before)
 
 
 def _give_way(imported: set[str], folder: str) -> None:

@@ -11,6 +11,7 @@ import atexit
 import os
 import shlex
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,18 +21,22 @@ from typing import TYPE_CHECKING
 from hotloop.clock import now_ns
 from hotloop.default_run_path import default_path
 from hotloop.errors import HotloopError, exit_code_of
+from hotloop.files import make_private
 from hotloop.json_types import Json
 from hotloop.notice import notice
 from hotloop.profiling.recorder.child_processes import Settings, follow_spawned
-from hotloop.profiling.recorder.manifest import claim, describe_run, finish
-from hotloop.profiling.recorder.privacy.redact_text import redacted_text
-from hotloop.profiling.recorder.process_memory import cuda_in_use
+from hotloop.profiling.recorder.device import cuda_in_use
 from hotloop.profiling.recorder.record_options import RecordOptions
-from hotloop.profiling.recorder.recorder import Recorder
+from hotloop.profiling.recorder.remote_recorder import RemoteRecorder
 from hotloop.spans import hot_path, registry
 
 if TYPE_CHECKING:
     from hotloop.profiling.recorder.hooks.state import HookState
+    from hotloop.profiling.recorder.thread_recorder import ThreadRecorder
+
+    Recorder = RemoteRecorder | ThreadRecorder
+
+MANIFEST = "run.json"
 
 
 @dataclass(slots=True)
@@ -65,24 +70,37 @@ class Session:
         self._started_ns = now_ns()
         self._undo: list[Callable[[], None]] = []
 
-    def start(self) -> None:
-        """Start to record. If that is not possible, only print the reason."""
+    def start(self, companion_runs: bool = False) -> None:
+        """Start to record. If that is not possible, only print the reason.
+
+        Args:
+            companion_runs: Whether the run's companion has been started already.
+        """
         atexit.register(self._stop_at_exit)
         folder = self.path / f"{os.getpid()}-{now_ns() % 10**9:09d}"
         try:
-            self.recorder = Recorder(folder, self.options, self.main)
+            self.recorder = new_recorder(self.path, folder, self.options, self.main)
+            if self._modules is not None:
+                self._install_hooks(self._modules, self.recorder)
+            self._follow_children()
+            self.recorder.start(companion_runs or not self.main)
         except OSError as error:
-            notice(f"cannot write to {self.path} ({error}): training continues without recording")
+            self._give_up()
+            if self.main:
+                notice(f"cannot record into {self.path} ({error}): training continues without recording")
             return
-        if self._modules is not None:
-            self._install_hooks(self._modules, self.recorder)
-        self._follow_children()
-        self.recorder.start()
         if self.main and self.options.looks_closer:
             from hotloop.profiling.recorder.deep.schedule import follow
 
+            make_private(folder)
             self._undo.append(follow(self.recorder, folder, self.options, self._hook_state))
         _current.session = self
+
+    def _give_up(self) -> None:
+        while self._undo:
+            self._undo.pop()()
+        self.recorder = None
+        registry.hush()
 
     def _install_hooks(self, modules: int, recorder: Recorder) -> None:
         from hotloop.profiling.recorder.hooks import install, new_state
@@ -91,7 +109,7 @@ class Session:
         state = self._hook_state = new_state(modules)
         if not state.wrapper_ns:  # A forked child inherits them from its parent.
             measure_wrappers(state)
-        recorder.use_hooks(state)
+        state.recorder, recorder.wrapper_ns = recorder.send, state.wrapper_ns
         if self.main and self.options.looks_closer:
             from hotloop.profiling.recorder.deep.schedule import prepare
 
@@ -125,10 +143,14 @@ class Session:
         recorder, self.recorder = self.recorder, None
         if recorder is None:
             return
-        recorder.stop()
-        # A failure of the recorder or of completing the manifest has been reported already.
-        completed = self.main and self._finish_manifest(exit_code, recorder.failure) and not recorder.failure
-        if completed and self.announced_as:
+        position = recorder.stop({"exit_code": exit_code, "changes": self._facts()} if self.main else None)
+        if not self.main:
+            return
+        # A failure of the recorder or of completing the manifest has been reported already, unless it was killed.
+        position = position or self._finish_manifest(exit_code, recorder.failure)
+        if self.announced_as and position:
+            hot_path.note_exit_code(os.fsencode(self.path / MANIFEST), position)
+        if self.announced_as and position and not recorder.failure:
             notice(f"recorded {self.announced_as}. Next: hotloop explain {shlex.quote(self.announced_as)}")
 
     def _stop_at_exit(self) -> None:
@@ -138,25 +160,30 @@ class Session:
         except Exception as error:  # At exit, the script may have replaced or cleared anything that this needs.
             notice(f"could not complete {self.path}: {error!r}")
 
-    def _finish_manifest(self, exit_code: int, failure: str) -> bool:
-        """Complete the manifest; return whether that worked."""
+    def _facts(self) -> dict[str, Json]:
+        """Return what is known of the run at its end, for the manifest."""
         changes: dict[str, Json] = {
             "seconds": (now_ns() - self._started_ns) / 1e9,
             "torch": _torch_facts(self._hook_state),
         }
         if (cuda := cuda_in_use()) is not None:
             changes["machine"] = {"gpu": cuda.get_device_name()}
+        return changes
+
+    def _finish_manifest(self, exit_code: int, failure: str) -> int:
+        """Complete the manifest in this process, if nobody else has; return the position of the exit code, or 0."""
+        from hotloop.profiling.recorder.manifest import finish
+        from hotloop.profiling.recorder.privacy.redact_text import redacted_text
+
+        changes = self._facts()
         if failure:
             changes["recorder_failed"] = redacted_text(failure)
         try:
-            file, position = finish(self.path, exit_code, changes)
+            return finish(self.path, exit_code, changes)[1]
         except (OSError, ValueError) as error:
             if not failure:
                 notice(f"could not complete {self.path}: {error}")
-            return False
-        if self.announced_as:
-            hot_path.note_exit_code(os.fsencode(file), position)
-        return True
+            return 0
 
     def abandon(self) -> None:
         """In a forked child: drop the parent's recorder without touching its files."""
@@ -169,6 +196,15 @@ class Session:
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop(exit_code_of(error))
+
+
+def new_recorder(run: Path, folder: Path, options: RecordOptions, main: bool) -> Recorder:
+    """Return what records this process: another process, or a thread if the C extensions were not built."""
+    if hot_path.ACCELERATED:
+        return RemoteRecorder(run, folder, options, main)
+    from hotloop.profiling.recorder.thread_recorder import ThreadRecorder
+
+    return ThreadRecorder(run, folder, options, main)
 
 
 def record(
@@ -195,6 +231,8 @@ def record(
     words = command or sys.argv
     chosen = options or RecordOptions()
     modules = 1 if hooks else None
+    from hotloop.profiling.recorder.manifest import claim, describe_run
+
     manifest = describe_run(words, chosen, config, hooks) | {"counts_before": dict(counts_before or {})}
     try:
         target = claim(path, manifest, words)
@@ -235,13 +273,19 @@ def _forget_children() -> None:
 
 
 def _before_fork() -> None:
-    if _current.session and _current.session.recorder:
-        _current.session.recorder.working.acquire()
+    if (working := _working()) is not None:
+        working.acquire()
 
 
 def _after_fork() -> None:
-    if _current.session and _current.session.recorder:
-        _current.session.recorder.working.release()
+    if (working := _working()) is not None:
+        working.release()
+
+
+def _working() -> threading.Lock | None:
+    """Return the lock that a recorder in this process holds while it works."""
+    recorder = _current.session.recorder if _current.session is not None else None
+    return None if recorder is None or isinstance(recorder, RemoteRecorder) else recorder.working
 
 
 def _in_forked_child() -> None:

@@ -3,27 +3,16 @@
 from __future__ import annotations
 
 import functools
-import os
-import sysconfig
 
 import numpy as np
 
-import hotloop
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.line_table import UNIT_BYTES, Position, positions
+from hotloop.profiling.recorder.own_files import PACKAGE, STARTERS, TRAINING, is_own
 from hotloop.profiling.recorder.privacy.redact_source import redacted_source_line
-from hotloop.profiling.recorder.stack_sampler import CodeRow, Ints, StackRow
+from hotloop.profiling.recorder.samples import CodeRow, Ints, StackRow, Taken
 
 MAX_STACKS = 20_000
-_PACKAGE = os.path.join(os.path.dirname(os.path.abspath(hotloop.__file__)), "")
-TRAINING = os.path.join(_PACKAGE, "training", "")
-"""hotloop's own training code. In a run without code of the user, it counts as the user's."""
-STARTERS = os.path.join(_PACKAGE, "cli", ""), os.path.join(_PACKAGE, "profiling", "recorder", "script.py")
-"""Frames outside of these belong to the start of hotloop."""
-_LIBRARIES = tuple(
-    os.path.join(os.path.abspath(path), "")
-    for path in {sysconfig.get_path(key) for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-)
 
 
 @functools.cache
@@ -34,16 +23,6 @@ def _operations() -> list[str]:
     plain = getattr(dis, "deoptmap", {})
     names = getattr(dis, "_all_opname", dis.opname)
     return [plain.get(name, name) for name in names]
-
-
-def is_own(file: str) -> bool:
-    """Check whether a file is the user's own code rather than Python's or a library's."""
-    if file.startswith("<"):
-        return False
-    path = os.path.abspath(file)
-    if "site-packages" in path or "dist-packages" in path:
-        return False
-    return not path.startswith((_PACKAGE, *_LIBRARIES))
 
 
 class StackBook:
@@ -64,6 +43,13 @@ class StackBook:
         """Number what the sampler saw for the first time."""
         self._codes.update((each[0], each) for each in codes)
         self._number_of += [self._number_stack(places) for _, places in stacks]
+
+    def samples_of(self, taken: Taken) -> Ints:
+        """Return samples with the numbers of their stacks on disk."""
+        self.add(taken.codes, taken.stacks)
+        samples = taken.samples.copy()
+        samples[:, 2] = self.numbers(samples[:, 2])
+        return samples
 
     def own_files(self) -> list[str]:
         """Return the files of the user that were seen."""
@@ -104,7 +90,7 @@ class StackBook:
         if number is not None:
             return number
         _, file, function, *_ = self._codes[code]
-        if file.startswith(_PACKAGE) and not file.startswith(TRAINING):
+        if file.startswith(PACKAGE) and not file.startswith(TRAINING):
             self._frames[key] = -1
             return -1
         own = self.is_own(file) or (ours and file.startswith(TRAINING))

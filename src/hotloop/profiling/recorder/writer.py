@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 
-from hotloop.clock import now_ns, wall_ns
+from hotloop.clock import wall_ns
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.call_counts import CallCounts
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
 from hotloop.profiling.recorder.call_tree.thread_totals import SAMPLE_SUMS, Account
+from hotloop.profiling.recorder.feed import NamedSpan
 from hotloop.profiling.recorder.node_names import node_entries
 from hotloop.profiling.recorder.printed_timings.collect import Book
-from hotloop.profiling.recorder.privacy.redact_text import redacted_command, redacted_strings
+from hotloop.profiling.recorder.privacy.redact_text import redacted_strings
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.source_files import write_sources
 from hotloop.profiling.trace.stream_store import Columns, ProcessFiles, write_json
-from hotloop.spans import registry
 
 Write = Callable[[str, Columns], None]
 WINDOWED = ("windows", "spans", "counters", "samples", "memory")
@@ -51,21 +50,25 @@ class Writer:
             self.files.drop(f"{table}.tail.arrow")
         self._has_tails = False
 
-    def names(self, accounts: list[Account], main: Account, fresh: list[dict[str, Json]]) -> None:
+    def names(
+        self,
+        accounts: list[Account],
+        main: Account,
+        spans: list[NamedSpan],
+        counters: dict[str, int],
+        fresh: list[dict[str, Json]],
+    ) -> None:
         """Write new names. Call this before writing rows that refer to them."""
         self.files.create()
-        every, counters = registry.known_spans(), list(registry.known_counters().items())
-        entries: list[dict[str, Json]] = [
-            {"is": "span", "code": e.code, "name": e.name, "phase": e.phase, "hook": e.hook}
-            for e in every[self._spans_named :]
-        ]
-        entries += [{"is": "counter", "code": c, "name": n} for n, c in counters[self._counters_named :]]
-        self._spans_named, self._counters_named = len(every), len(counters)
+        entries: list[dict[str, Json]] = [{"is": "span"} | asdict(each) for each in spans[self._spans_named :]]
+        new_counters = list(counters.items())[self._counters_named :]
+        entries += [{"is": "counter", "code": code, "name": name} for name, code in new_counters]
+        self._spans_named, self._counters_named = len(spans), len(counters)
         for account in accounts:
             if not account.named:
                 thread = {"is": "thread", "id": account.index, "ident": account.ident, "name": account.name}
                 entries.append(thread | {"main": account is main})
-            entries += node_entries(account, every)
+            entries += node_entries(account, spans)
             account.named = len(account.tree.keys)
         # The text of a frame is a line of code, which has already been redacted in a way that preserves its columns.
         self.files.add_names([redacted_strings(each, keep=frozenset({"text"})) for each in entries + fresh])
@@ -111,9 +114,7 @@ class Writer:
 
     def state(self, content: dict[str, Json]) -> None:
         """Replace the state file of this process."""
-        process = {"pid": os.getpid(), "process": process_name(), "wall_ns": wall_ns()}
-        within = {str(e.code): e.within_ns for e in registry.known_spans() if e.within_ns}
-        write_cleared(self.files.folder / "state.json", process | {"within_ns": within} | content)
+        write_cleared(self.files.folder / "state.json", {"wall_ns": wall_ns()} | content)
 
 
 def write_cleared(path: Path, content: dict[str, Json]) -> None:
@@ -151,27 +152,3 @@ def write_window(
 
 def _columns(names: tuple[str, ...], rows: list[tuple[int, ...]]) -> dict[str, list[int]]:
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
-
-
-def forget_within() -> None:
-    """Reset the time that wrappers take within spans."""
-    for each in registry.known_spans():
-        each.within_ns = 0.0
-
-
-def describe_process(main: bool) -> dict[str, Json]:
-    """Return the content of `process.json`."""
-    return {
-        "pid": os.getpid(),
-        "parent_pid": os.getppid(),
-        "main": main,
-        "clock_ns": now_ns(),
-        "wall_ns": wall_ns(),
-        "argv": redacted_command(getattr(sys, "argv", [])),
-    }
-
-
-def process_name() -> str:
-    """Return the name that multiprocessing gave this process."""
-    multiprocessing = sys.modules.get("multiprocessing.process")
-    return multiprocessing.current_process().name if multiprocessing else "MainProcess"

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from hotloop.profiling.recorder import call_counts
-from hotloop.profiling.recorder.call_counts import EARLY_NS, CallCounts, _native_counter
+from hotloop.profiling.recorder.call_counts import EARLY_NS, CallCounts
 
-pytestmark = pytest.mark.skipif(_native_counter() is None, reason="calls are counted on Python 3.11 with a C compiler")
-
-ROWS: list[int] = []
+counter = pytest.importorskip("hotloop.profiling.recorder._call_counter")
+pytestmark = pytest.mark.skipif(not counter.SUPPORTED, reason="calls are counted on Python 3.11")
 
 
 class Memory:
@@ -34,9 +33,12 @@ def step(memory: Memory, i: int) -> int:
 def counted(folder: Path, work: Callable[[], object], counts: dict[str, int] | None = None) -> dict:
     """Count the calls of some work; return the content of the file."""
     calls = CallCounts(0.01, lambda file: file == __file__)
-    assert calls.open(threading.get_ident(), 1)
+    assert counter.start(threading.get_ident())
     work()
-    calls.close(counts or {})
+    rows = [[str(each) for each in row] for row in counter.stop()]
+    names = {name: code for code, name in enumerate(counts or {})}
+    amounts = {str(names[name]): amount for name, amount in (counts or {}).items()}
+    calls.add({"is": "calls", "rows": rows, "counts": amounts}, names)
     calls.write(folder / "calls.json")
     return json.loads((folder / "calls.json").read_text())
 
@@ -70,8 +72,7 @@ def test_a_profiler_of_the_script_is_left_alone():
     seen: list[str] = []
     sys.setprofile(lambda frame, event, arg: seen.append(event))
     try:
-        calls = CallCounts(0.01, lambda file: True)
-        opened = calls.open(threading.get_ident(), 1)
+        opened = counter.start(threading.get_ident())
     finally:
         sys.setprofile(None)
     assert not opened
@@ -87,15 +88,13 @@ def test_after_a_window_nothing_is_profiled(tmp_path):
 
 def test_windows_become_rarer():
     calls = CallCounts(0.01, lambda file: True)
-    assert calls.due(0)
-    for at in (1, EARLY_NS // 2):
-        assert calls.open(threading.get_ident(), at)
-        calls.close({})
-        assert not calls.due(at + call_counts.EARLY_EVERY_NS - 1)
-        assert calls.due(at + call_counts.EARLY_EVERY_NS)
-    calls.open(threading.get_ident(), 2 * EARLY_NS)
-    calls.close({})
-    assert not calls.due(2 * EARLY_NS + call_counts.EARLY_EVERY_NS)
+    early, late = call_counts.EARLY_EVERY_NS, round(call_counts.COST * call_counts.WINDOW_NS / 0.002)
+    assert calls.due(1)
+    assert not calls.due(early)
+    assert calls.due(1 + early)
+    assert calls.due(2 * EARLY_NS)
+    assert not calls.due(2 * EARLY_NS + late - 1)
+    assert calls.due(2 * EARLY_NS + late)
 
 
 def test_nothing_is_written_without_a_window(tmp_path):

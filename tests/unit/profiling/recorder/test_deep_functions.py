@@ -300,7 +300,7 @@ def test_a_pause_has_not_been(tmp_path, monkeypatch):
         outer = registry.span("update")
         with outer:
             run.during("env.step", 100, "env_steps")
-            pause = Pause(run.recorder)
+            pause = Pause(run.process)
             with registry.span("env.step"):
                 run.spend(30)
                 assert pause.possible

@@ -19,8 +19,8 @@ from hotloop.profiling.recorder.overhead import (
     Block,
     Governor,
     estimate,
-    tight_loop_ns,
 )
+from hotloop.profiling.recorder.span_cost import tight_loop_ns
 from hotloop.spans import hot_path, registry
 from hotloop.spans.registry import Span
 
@@ -89,6 +89,18 @@ def governor(cost_ns: float, budget: float = 0.01) -> Governor:
     return Governor(budget, cost_ns / 3)
 
 
+def turn(made: Governor) -> bool:
+    """Open the next block, and switch spans as the recorded process does."""
+    changed = made.open_block(registry.known_spans())
+    registry.use_counted(bytes(code in made.off for code in range(len(registry.known_spans()) + 1)))
+    return changed
+
+
+def tallied() -> list[int]:
+    """Calls that were counted without being timed, by code."""
+    return [0, *(each.tallied() for each in registry.known_spans())]
+
+
 def load_of(made: Governor, rates: Counter[int]) -> float:
     """Share of the time that timed spans take with the present thinning."""
     return sum(n * made.cost.ns / 1e9 / (1 << made.thinning.get(code, 0)) for code, n in rates.items())
@@ -143,7 +155,7 @@ def test_long_and_rare_spans_are_always_timed(listening):
     rates, mean_ns = Counter({each.code: 30, fine.code: 50_000}), {each.code: 3e7, fine.code: 1e4}
     for _ in range(10):
         made.learn(rates, mean_ns, set())
-        made.open_block(registry.known_spans())
+        turn(made)
         assert registry.is_live(each)
 
 
@@ -153,7 +165,7 @@ def test_blocks_without_fine_spans_come_regularly_and_are_told(listening):
     made.learn(Counter({fine.code: 1000}), {fine.code: 1e4}, set())
     dark = []
     for _ in range(4 * EVERY_DENSE):
-        made.open_block(registry.known_spans())
+        turn(made)
         dark.append(not registry.is_live(fine))
         assert made.dark == dark[-1]
     assert sum(dark) == 4
@@ -168,7 +180,7 @@ def test_an_evaluation_and_what_it_is_called_from_are_always_timed(listening):
     rates, mean_ns = Counter(dict.fromkeys(codes, 1000)), dict.fromkeys(codes, 1e4)
     seen = []
     for _ in range(4 * EVERY_DENSE):
-        made.open_block(registry.known_spans())
+        turn(made)
         made.learn(rates, mean_ns, calls)
         seen.append((registry.is_live(evaluation), registry.is_live(rollout), registry.is_live(step)))
     assert all(live for live, _, _ in seen)
@@ -182,12 +194,12 @@ def test_a_span_open_when_switched_off_writes_its_own_end_and_no_other(listening
     made.learn(Counter({fine.code: 1000}), {fine.code: 1e4}, set())
     with fine:
         while not made.dark:
-            made.open_block(registry.known_spans())
+            turn(made)
     for _ in range(3):
         with fine:
             pass
     assert listening[0].events[::2] == [fine.code, -fine.code]
-    assert made.counted(registry.known_spans())[fine.code] == 3
+    assert made.counted(tallied())[fine.code] == 3
 
 
 def test_spans_that_come_too_fast_are_thinned_at_once_and_held(listening):
@@ -195,7 +207,7 @@ def test_spans_that_come_too_fast_are_thinned_at_once_and_held(listening):
     made = governor(200.0)
     made.shed(Counter({heavy.code: 90_000, light.code: 10}))
     assert made.thinning == {heavy.code: MAX_THINNING}
-    assert made.open_block(registry.known_spans())
+    assert turn(made)
     assert not registry.is_live(heavy)
     assert registry.is_live(light)
     made.learn(Counter({heavy.code: 100}), {heavy.code: 1e4}, set())
@@ -209,11 +221,11 @@ def test_where_recording_begins_all_spans_are_timed_however_far_they_are_thinned
     made = governor(200.0)
     made.shed(Counter({heavy.code: 90_000}))
     for _ in range(before):
-        made.open_block(registry.known_spans())
+        turn(made)
     made.begin()
     lit = []
     for _ in range(1 + (1 << MAX_THINNING)):
-        made.open_block(registry.known_spans())
+        turn(made)
         lit.append(registry.is_live(heavy))
     assert [i for i, is_lit in enumerate(lit) if is_lit] == [0, 1 << MAX_THINNING]
 
@@ -221,7 +233,7 @@ def test_where_recording_begins_all_spans_are_timed_however_far_they_are_thinned
 def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening):
     every = [registry.span(f"governor.exact.{i}") for i in range(4)]
     made = governor(2000.0)
-    made.counted(registry.known_spans())
+    made.counted(tallied())
     rates = Counter({each.code: 50_000 for each in every})
     mean_ns = {each.code: 1e4 for each in every}
     enough = threading.Event()
@@ -242,15 +254,15 @@ def test_counts_are_exact_under_a_governor_that_switches_all_the_time(listening)
     counted: Counter[int] = Counter()
     pause = threading.Event()
     for i in range(60):
-        made.open_block(registry.known_spans())
+        turn(made)
         pause.wait(0.002)
         if i % 5 == 0:
             made.learn(rates, mean_ns, set())
-        counted += made.counted(registry.known_spans())
+        counted += made.counted(tallied())
     enough.set()
     for thread in threads:
         thread.join()
-    counted += made.counted(registry.known_spans())
+    counted += made.counted(tallied())
     timed = Counter(code for log in listening for code in log.events[::2] if code > 0)
     expected: Counter[int] = sum(called, Counter())
     for each in every:

@@ -11,7 +11,6 @@ import pytest
 
 from hotloop.errors import HotloopError, ScriptNotFound
 from hotloop.profiling.recorder.script import ScriptOptions, claim_run
-from hotloop.profiling.recorder.script_threads import settings_of
 
 
 @pytest.mark.parametrize(
@@ -73,16 +72,19 @@ def test_a_folder_that_cannot_be_written_runs_the_script_unrecorded(tmp_path):
     assert done.stderr.startswith("hotloop: cannot write to file/out") and done.stderr.count("\n") == 1
 
 
-def test_thread_settings_are_read_from_plain_statements(tmp_path, monkeypatch):
-    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setenv("MKL_NUM_THREADS", "7")
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import os\nos.environ['OMP_NUM_THREADS'] = '2'\nos.environ.setdefault('MKL_NUM_THREADS', '3')\n"
-        "os.environ.setdefault('OPENBLAS_NUM_THREADS', '4')\nos.environ['HOME'] = 'x'\n"
+def test_neither_numpy_nor_a_thread_is_added_before_the_first_line(tmp_path):
+    """Regression: numpy read the number of threads before a script set it, and scripts that join all threads hung."""
+    pytest.importorskip("hotloop.spans._hot_path")
+    (tmp_path / "script.py").write_text(
+        "import sys, threading\nprint('numpy' in sys.modules, 'pyarrow' in sys.modules, threading.active_count())\n"
+        "import torch, os\nos.environ['OMP_NUM_THREADS'] = '1'\nprint(torch.get_num_threads())\n"
     )
-    assert settings_of(str(script)) == {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "4"}
-    assert settings_of(str(tmp_path / "absent.py")) == {}
+    plain, recorded = (
+        subprocess.run([sys.executable, *words, "script.py"], cwd=tmp_path, capture_output=True, text=True, check=True)
+        for words in ([], ["-m", "hotloop", "run", "--out", "out"])
+    )
+    assert recorded.stdout == plain.stdout
+    assert recorded.stdout.startswith("False False 1\n")
 
 
 def test_a_pipe_is_not_read_before_the_script_is(tmp_path):

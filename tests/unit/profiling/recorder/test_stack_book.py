@@ -11,9 +11,11 @@ from types import FrameType
 
 import numpy as np
 
-from hotloop.profiling.recorder import stack_book
-from hotloop.profiling.recorder.stack_book import StackBook, is_own
-from hotloop.profiling.recorder.stack_sampler import MAX_DEPTH, PythonSampler
+from hotloop.profiling.recorder import own_files, stack_book
+from hotloop.profiling.recorder.own_files import is_own
+from hotloop.profiling.recorder.python_sampler import PythonSampler
+from hotloop.profiling.recorder.samples import MAX_DEPTH
+from hotloop.profiling.recorder.stack_book import StackBook
 from hotloop.spans import registry
 
 
@@ -116,8 +118,8 @@ def as_if_in(file: str, body: str = "def work():\n    return sys._getframe()\n",
 
 
 CALLS = "def work():\n    return inner()\n"
-PIPELINE = os.path.join(stack_book.TRAINING, "pipelines", "dqn_snake.py")
-COMMAND = stack_book.STARTERS[0] + "train.py"
+PIPELINE = os.path.join(own_files.TRAINING, "pipelines", "dqn_snake.py")
+COMMAND = own_files.STARTERS[0] + "train.py"
 
 
 def stack_of(frame) -> list[dict]:

@@ -19,33 +19,44 @@ import numpy as np
 import pytest
 
 from hotloop.clock import now_ns
+from hotloop.profiling.recorder.python_sampler import PythonSampler
+from hotloop.profiling.recorder.samples import BLOCKED, COLLECTING, MAX_DEPTH, Taken
 from hotloop.profiling.recorder.stack_book import StackBook
-from hotloop.profiling.recorder.stack_sampler import (
-    BLOCKED,
-    COLLECTING,
-    MAX_DEPTH,
-    NativeSampler,
-    PythonSampler,
-    Sampler,
-    Taken,
-    _native_reader,
-    new_sampler,
-)
-from hotloop.spans import registry
+from hotloop.spans import hot_path, registry
 
 MS = 1_000_000
-native = pytest.mark.skipif(_native_reader() is None, reason="the C extension is not built")
-KINDS = [pytest.param(NativeSampler, marks=native), PythonSampler]
-
-
-def made(kind: type) -> Sampler:
-    return NativeSampler(_native_reader()) if kind is NativeSampler else PythonSampler()
+native = pytest.mark.skipif(not hot_path.ACCELERATED, reason="the C extension is not built")
+both = pytest.mark.parametrize("is_native", [pytest.param(True, marks=native), False])
 
 
 @contextmanager
-def sampling(sampler: Sampler, interval_ns: int = MS) -> Iterator[list[Taken]]:
-    """Sample from another thread, as the recorder does; the list has what was taken in the end."""
+def sampling(is_native: bool = True, interval_ns: int = MS) -> Iterator[list[Taken]]:
+    """Sample this process; the list has what was taken in the end."""
     taken: list[Taken] = []
+    with (native_sampling if is_native else python_sampling)(interval_ns, taken):
+        yield taken
+
+
+@contextmanager
+def native_sampling(interval_ns: int, taken: list[Taken]) -> Iterator[None]:
+    from hotloop.profiling.recorder import _stack_reader
+    from hotloop.profiling.recorder.channel_feed import ChannelFeed
+    from hotloop.spans import _hot_path
+
+    file = _hot_path.share()
+    feed = ChannelFeed(f"/proc/self/fd/{file}", threading.get_ident())
+    os.close(file)
+    _stack_reader.start(interval_ns)
+    try:
+        yield
+    finally:
+        _stack_reader.stop()
+        taken.append(feed.samples())
+
+
+@contextmanager
+def python_sampling(interval_ns: int, taken: list[Taken]) -> Iterator[None]:
+    sampler = PythonSampler()
     started, stop = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -58,7 +69,7 @@ def sampling(sampler: Sampler, interval_ns: int = MS) -> Iterator[list[Taken]]:
     thread.start()
     started.wait()
     try:
-        yield taken
+        yield
     finally:
         stop.set()
         thread.join()
@@ -109,8 +120,7 @@ def holds_the_lock_in_c(until_ns: int) -> tuple[int, int, int]:
 @native
 def test_time_is_seen_on_the_line_where_it_is_spent():
     """Regression: stacks were read at calls and jumps, so that the line after a search got its time."""
-    sampler = made(NativeSampler)
-    with sampling(sampler, MS // 2) as taken:
+    with sampling(True, MS // 2) as taken:
         measured = holds_the_lock_in_c(now_ns() + 1500 * MS)
     first = holds_the_lock_in_c.__code__.co_firstlineno
     by_line = time_by_line(taken[0])
@@ -119,9 +129,9 @@ def test_time_is_seen_on_the_line_where_it_is_spent():
     assert np.array(sampled) / sum(by_line.values()) == pytest.approx(np.array(measured) / sum(measured), abs=0.08)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_sleeping_thread_uses_no_cpu_time(kind):
-    with sampling(made(kind)) as taken:
+@both
+def test_a_sleeping_thread_uses_no_cpu_time(is_native):
+    with sampling(is_native) as taken:
         time.sleep(0.2)
     mine = taken[0].samples[taken[0].samples[:, 1] == threading.get_ident()]
     assert mine[:, 3].sum() >= 100 * MS
@@ -130,7 +140,7 @@ def test_a_sleeping_thread_uses_no_cpu_time(kind):
 
 @native
 def test_the_state_of_the_main_thread_is_seen():
-    with sampling(made(NativeSampler)) as taken:
+    with sampling() as taken:
         time.sleep(0.1)
     flags = taken[0].samples[taken[0].samples[:, 1] == threading.main_thread().ident, 6]
     assert (flags & BLOCKED != 0).mean() > 0.5
@@ -141,40 +151,37 @@ def test_garbage_collection_is_seen():
     nodes: list[list] = [[] for _ in range(200_000)]
     for a, b in itertools.pairwise(nodes):
         a.append(b)
-    with sampling(made(NativeSampler)) as taken:
+    with sampling() as taken:
         for _ in range(10):
             gc.collect()
     assert (taken[0].samples[:, 6] & COLLECTING != 0).any()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_tallies_are_reported_as_differences(kind):
-    old, name = registry.tally("sampler.old"), f"sampler.new.{kind.__name__}"
+@native
+def test_tallies_are_reported_as_differences():
+    old = registry.tally("sampler.old")
     old.bump()
-    sampler = made(kind)
-    if kind is PythonSampler:
-        old.fresh()
-    with sampling(sampler) as taken:
-        sampler.take()
-        new = registry.tally(name)
+    with sampling() as taken:
+        new = registry.tally("sampler.new")
         for _ in range(3):
             old.bump()
             new.bump()
+        time.sleep(0.05)
     counted: Counter[int] = Counter()
     for _, code, amount in taken[0].changes.tolist():
         counted[code] += amount
-    assert counted[new.code] == 3
-    assert counted[old.code] <= 3
+    assert (counted[new.code], counted[old.code]) == (3, 3)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_sampled_while_held(kind):
-    sampler = made(kind)
-    with sampling(sampler) as taken:
-        sampler.hold(True)
-        sampler.take()
+@native
+def test_nothing_is_sampled_during_a_pause():
+    with sampling() as taken:
+        hot_path.set_paused(now_ns())
+        time.sleep(0.02)
+        paused_at = now_ns()
         time.sleep(0.05)
-    assert len(taken[0].samples) == 0
+        hot_path.set_paused(0)
+    assert (taken[0].samples[:, 0] < paused_at).all()
 
 
 def deep(n: int, work: Callable[[], None]) -> None:
@@ -194,7 +201,7 @@ def test_threads_that_come_and_go_and_deep_stacks_do_no_harm():
             for thread in threads:
                 thread.join()
 
-    with sampling(made(NativeSampler), 100_000) as taken:
+    with sampling(True, 100_000) as taken:
         deep(400, churn)
         for i in range(2000):  # code objects that are freed at once, and their addresses reused
             exec(compile(f"def f{i}():\n    return sum(range(50))\nf{i}()", f"made{i}", "exec"), {})
@@ -219,7 +226,7 @@ def test_deep_stacks_keep_both_ends():
         while now_ns() < end:
             pass
 
-    with sampling(made(NativeSampler)) as taken:
+    with sampling() as taken:
         deep(200, busy)
     stacks = [each for each in functions_seen(taken[0]) if any("busy" in name for name in each)]
     assert stacks
@@ -238,7 +245,7 @@ def leaves(depth: int) -> Iterator[int]:
 @native
 def test_generators_keep_their_callers():
     """Regression: a generator that yielded while its stack was read seemed to have no caller."""
-    with sampling(made(NativeSampler), MS // 4) as taken:
+    with sampling(True, MS // 4) as taken:
         end = now_ns() + 500 * MS
         while now_ns() < end:
             sum(leaves(8))
@@ -250,24 +257,25 @@ def test_generators_keep_their_callers():
 @native
 def test_a_forked_child_can_sample_too():
     program = """
-import os, threading, time
-from hotloop.profiling.recorder.stack_sampler import new_sampler
-def sampled():
-    sampler = new_sampler(1000)
-    thread = threading.Thread(target=lambda: (sampler.start(1000000), time.sleep(0.1)))
-    thread.start(); thread.join()
-    sampler.stop()
-    return len(sampler.take().samples)
-first = new_sampler(1000)
-thread = threading.Thread(target=first.start, args=(200000,))
-thread.start(); thread.join()
+import os, time
+from hotloop.profiling.recorder import _stack_reader
+from hotloop.profiling.recorder.channel_feed import ChannelFeed
+from hotloop.spans import _hot_path
+def begin(interval_ns):
+    feed = ChannelFeed(f"/proc/self/fd/{_hot_path.share()}", 1)
+    _stack_reader.start(interval_ns)
+    return feed
+def sampled(feed):
+    time.sleep(0.1)
+    _stack_reader.stop()
+    return len(feed.samples().samples) > 0
+first = begin(200000)
 for _ in range(20):
     child = os.fork()
     if not child:
-        os._exit(0 if sampled() else 3)
+        os._exit(0 if sampled(begin(1000000)) else 3)
     assert os.waitpid(child, 0)[1] == 0
-first.stop()
-print(len(first.take().samples) > 0)
+print(sampled(first))
 """
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "True\n"), done.stderr
@@ -278,7 +286,7 @@ def test_signals_never_reach_the_native_thread():
     caught: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, frame: caught.append(threading.get_ident()))
     try:
-        with sampling(made(NativeSampler)):
+        with sampling():
             for _ in range(50):
                 os.kill(os.getpid(), signal.SIGUSR1)
                 time.sleep(0.001)
@@ -288,7 +296,7 @@ def test_signals_never_reach_the_native_thread():
 
 
 def test_without_a_rate_nothing_is_sampled():
-    sampler = new_sampler(0)
+    sampler = PythonSampler()
     sampler.start(0)
     sampler.wait(now_ns() + MS)
     assert len(sampler.take().samples) == 0

@@ -11,7 +11,7 @@ from tests.scripted import START_NS, scripted_run
 
 from hotloop.errors import RunNotFound, RunUnreadable
 from hotloop.phases import Phase
-from hotloop.profiling.recorder import process_stats as vitals
+from hotloop.profiling.recorder.process_stats import ProcessStats
 from hotloop.profiling.trace import stream_store, summary
 from hotloop.profiling.trace.load import load
 
@@ -158,7 +158,8 @@ def test_a_short_worker_loop_at_the_edge_of_a_window_is_read(run):
 def test_a_main_thread_without_a_core_is_reported(tmp_path, monkeypatch, share, told):
     # Four windows, of which the loop takes three.
     waited = [7 * MS]
-    monkeypatch.setattr(vitals, "starved_ns", lambda: waited[0])
+    totals = ProcessStats.totals
+    monkeypatch.setattr(ProcessStats, "totals", lambda self: totals(self) | {"starved_ns": waited[0]})
     with scripted_run(tmp_path / "run", monkeypatch) as going:
         for _ in range(4):
             going.during("env.step", 1000 * MS, "env_steps")

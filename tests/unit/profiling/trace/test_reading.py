@@ -15,7 +15,7 @@ from tests.scripted import scripted_run
 
 from hotloop.errors import RunUnreadable
 from hotloop.profiling.diagnosis import explain
-from hotloop.profiling.recorder import stack_book, stack_sampler
+from hotloop.profiling.recorder import samples, stack_book
 from hotloop.profiling.recorder.call_tree import tree
 from hotloop.profiling.recorder.printed_timings import collect
 from hotloop.profiling.recorder.windows import WINDOWS_BEFORE_DOUBLING
@@ -352,7 +352,7 @@ def test_lost_names_are_reported(run):
 def test_the_recorder_stays_within_the_limits_of_the_reader():
     assert tree.MAX_NODES <= limits.NODES
     assert stack_book.MAX_STACKS <= limits.STACKS
-    assert stack_sampler.MAX_DEPTH <= limits.STACK_FRAMES
+    assert samples.MAX_DEPTH <= limits.STACK_FRAMES
     assert MAX_NAMES + 2 <= limits.SPANS
     assert collect.MOST_NAMES <= limits.ROWS
     year_s = 365 * 86_400

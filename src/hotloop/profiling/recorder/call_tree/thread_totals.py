@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from hotloop.profiling.recorder.call_tree.fold import Folded, Ints, fold
 from hotloop.profiling.recorder.call_tree.tree import ROOT, Codes, OpenSpan, Tree, add_calls, begun
 from hotloop.profiling.trace.build.histogram import BUCKETS, BUCKETS_PER_OCTAVE, FIRST_OCTAVE, bucket_of
-from hotloop.spans.hot_path import Log
 from hotloop.spans.registry import COUNTER_BASE
 
 T = TypeVar("T", bound=tuple[int, ...])
@@ -35,7 +34,7 @@ class Account:
         self.index = index
         self.ident = ident
         self.name = name
-        self.log: Log | None = None
+        self.has_log = False
         self.tree = Tree()
         self.opened: tuple[OpenSpan, ...] = (OpenSpan(ROOT, since_ns),)
         self.folded_until = since_ns
@@ -69,14 +68,10 @@ class Account:
         self._starved_ahead = max(self._starved_ahead - reported, 0)
         return starved
 
-    def drain(self) -> Ints:
-        """Remove the thread's new events from its log, keep them in `pending`, and return them."""
-        if self.log is None or not len(self.log):
-            return NOTHING
-        taken = np.frombuffer(self.log.take(), np.int64).reshape(-1, 2)
-        self.pending.append(taken)
-        self.pending_events += len(taken)
-        return taken
+    def add_events(self, events: Ints) -> None:
+        """Keep new events in `pending`."""
+        self.pending.append(events)
+        self.pending_events += len(events)
 
     def take_pending(self, until_ns: int) -> Ints:
         """Remove and return the drained events up to a time, `[n, 2]`. Later ones are kept for the next fold."""
@@ -153,21 +148,13 @@ class Account:
         """Return the sum of a counter in this window."""
         return sum(amount for (_, counter), amount in self.counters.items() if counter == code)
 
-    def end_by(self, since_ns: int, waiting: int) -> None:
-        """Remove a pause from the events that were drained during it.
-
-        Spans that ended in the pause end when it began; counter events are dropped.
-
-        Args:
-            since_ns: When the pause began.
-            waiting: Number of parts in `pending` that were drained before the pause.
-        """
-        for i in range(waiting, len(self.pending)):
-            events = self.pending[i]
-            late = np.array(events[events[:, 0] < COUNTER_BASE])
-            late[:, 1] = np.minimum(late[:, 1], since_ns)
-            self.pending_events -= len(events) - len(late)
-            self.pending[i] = late
+    def end_by(self, since_ns: int, now: int) -> None:
+        """Let spans that ended in a pause, from `since_ns` to `now`, end when it began."""
+        for i, events in enumerate(self.pending):
+            late = (events[:, 0] < COUNTER_BASE) & (events[:, 1] > since_ns) & (events[:, 1] < now)
+            if late.any():
+                self.pending[i] = events = np.array(events)
+                events[late, 1] = since_ns
 
     def skip(self, since_ns: int, now: int) -> None:
         """Continue after a pause as if no time had passed."""

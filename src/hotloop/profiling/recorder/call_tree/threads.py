@@ -1,18 +1,15 @@
-"""The threads of this process. Drains their logs and stores their stack samples, each in the account of its thread."""
+"""The threads of a process: keeps their events and stack samples, each in the account of its thread."""
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections import Counter
 
 from hotloop.profiling.recorder.call_tree.thread_totals import Account, calls_begun
-from hotloop.profiling.recorder.stack_sampler import BLOCKED, COLLECTING, ON_FILE, STATE_KNOWN, Ints
-from hotloop.spans import registry
-from hotloop.spans.hot_path import Log
+from hotloop.profiling.recorder.feed import ThreadEvents
+from hotloop.profiling.recorder.samples import BLOCKED, COLLECTING, ON_FILE, STATE_KNOWN, Ints
 
-MANY_LOGS = 16
-"""From so many on it is looked whether threads have ended: a program may start one for each step."""
+MANY_THREADS = 16
+"""From this many accounts on, a new thread with the ident of an ended one continues its account."""
 
 
 class Threads:
@@ -20,67 +17,45 @@ class Threads:
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
-        self.counted: Counter[int] = Counter()
-        """Amounts drained so far, by code of the counter, of all threads."""
-        self.counter_events = 0
-        """Number of counter events drained."""
+        self.counter_events = self.tally_events = 0
+        """Number of counter events taken, and of calls of tallies."""
         self._live: dict[int, Account] = {}
-        self._logs: list[Log] = []
-        self._seen_logs = 0
-
-    def listen(self) -> None:
-        """Start to record the spans of all threads."""
-        self._logs = registry.listen()
-
-    def waiting(self) -> int:
-        """Return the number of events that are not drained yet."""
-        return sum(map(len, self._logs))
+        """By ident, which the system may give to a new thread when one has ended."""
+        self._by_serial: dict[int, Account] = {}
 
     def open(self, ident: int, at: int) -> Account:
         """Open the account of a new thread."""
-        names = {thread.ident: thread.name for thread in threading.enumerate()}
-        account = Account(len(self.accounts), ident, names.get(ident, f"thread {ident}"), at)
+        account = Account(len(self.accounts), ident, f"thread {ident}", at)
         self.accounts.append(account)
         self._live[ident] = account
         return account
 
-    def drain(self, since_ns: int) -> Counter[int]:
-        """Drain the logs of all threads; return how often each span began.
+    def add_events(self, taken: list[ThreadEvents], since_ns: int) -> Counter[int]:
+        """Keep new events until the fold; return how often each span began.
 
         Args:
+            taken: The events.
             since_ns: Start time to assume for a thread without an account.
         """
-        while self._seen_logs < len(self._logs):
-            log = self._logs[self._seen_logs]
-            self._seen_logs += 1
-            account = self._live.get(log.ident)
-            if account is None or account.log is not None:
-                # The system may give the ident of an ended thread to a new one.
-                account = self.open(log.ident, since_ns)
-            account.log, account.name = log, log.name
-        if self._seen_logs > MANY_LOGS:
-            self._forget_ended()
         began: Counter[int] = Counter()
-        for account in self.accounts:
-            events = account.drain()
-            if len(events):
-                calls, counters = calls_begun(events)
-                self._add_counted(events[events[:, 0] >= registry.COUNTER_BASE])
-                began, self.counter_events = began + calls, self.counter_events + counters
+        for each in taken:
+            self._account_of(each, since_ns).add_events(each.pairs)
+            calls, counters = calls_begun(each.pairs)
+            began, self.counter_events = began + calls, self.counter_events + counters
         return began
 
-    def _add_counted(self, events: Ints) -> None:
-        for code, amount in events.tolist():
-            self.counted[code] += amount
-
-    def _forget_ended(self) -> None:
-        """Release the logs of ended threads. The next thread with the same ident continues the account."""
-        alive = sys._current_frames().keys()
-        for account in self.accounts:
-            if account.log is not None and account.ident not in alive and not len(account.log):
-                self._logs.remove(account.log)
-                self._seen_logs -= 1
-                account.log = None
+    def _account_of(self, events: ThreadEvents, since_ns: int) -> Account:
+        if not events.serial:
+            return self._live[events.ident]
+        account = self._by_serial.get(events.serial)
+        if account is None:
+            account = self._live.get(events.ident)
+            if account is None or (account.has_log and len(self.accounts) < MANY_THREADS):
+                account = self.open(events.ident, since_ns)
+            # A program may start a thread for each step: then one account continues another.
+            account.has_log, account.name = True, events.name
+            self._by_serial[events.serial] = account
+        return account
 
     def take_samples(self, samples: Ints) -> None:
         """Keep stack samples until the fold finds their nodes.

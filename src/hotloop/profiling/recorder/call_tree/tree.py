@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.phases import Phase
 from hotloop.spans import hot_path
-from hotloop.spans.registry import MAX_NAMES, Span
+from hotloop.spans.registry import MAX_NAMES
 
 if hot_path.ACCELERATED:
     from hotloop.profiling.recorder.call_tree._fold import Places, add_calls, begun  # pyright: ignore[reportMissingImports]
 else:
     Places = add_calls = None
     begun: Callable[[NDArray[np.int64], int], tuple[dict[int, int], int]] | None = None
+
+if TYPE_CHECKING:
+    from hotloop.profiling.recorder.feed import NamedSpan
 
 MAX_NODES = 5000
 """Most nodes of a call tree. No sensible program has more paths; further ones are folded into the root."""
@@ -114,7 +117,7 @@ class Codes:
     """The four properties above as bits 1, 2, 4, 8, one byte per code."""
 
 
-def codes_of(spans: list[Span]) -> Codes:
+def codes_of(spans: Sequence[NamedSpan]) -> Codes:
     """Return the properties of the spans that the fold has to know."""
     phases = [None, *(each.phase for each in spans)]
     hooks = [False, *(each.hook for each in spans)]

@@ -19,7 +19,7 @@ from hotloop.clock import now_ns
 from hotloop.json_types import Json
 from hotloop.profiling.recorder.deep import functions_reference
 from hotloop.profiling.recorder.hooks.wrappers import is_wrapper
-from hotloop.profiling.recorder.stack_book import STARTERS, TRAINING, is_own
+from hotloop.profiling.recorder.own_files import STARTERS, TRAINING, is_own
 from hotloop.spans import hot_path
 
 if hot_path.ACCELERATED:

@@ -23,13 +23,13 @@ from hotloop.profiling.recorder.deep.operators import Operators
 from hotloop.profiling.recorder.deep.pause import Pause
 from hotloop.profiling.recorder.hooks import environments as envs
 from hotloop.profiling.recorder.record_options import RecordOptions
-from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.profiling.recorder.writer import write_cleared
 from hotloop.spans import hot_path
 from hotloop.spans import registry as spans
 
 if TYPE_CHECKING:
     from hotloop.profiling.recorder.hooks.state import HookState
+    from hotloop.profiling.recorder.session import Recorder
 
 SCHEMA = 1
 WARMUP = 100

@@ -15,8 +15,6 @@ from collections.abc import Awaitable, Hashable
 from threading import get_ident
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from hotloop.hook_kinds import Hook
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.hooks import wrappers
@@ -35,6 +33,7 @@ from hotloop.spans.hot_path import Step, close_step, is_leaf, note, open_step
 from hotloop.spans.registry import counter_code, recording
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from numpy.typing import NDArray
 
@@ -207,32 +206,39 @@ def _ended(fields: tuple, quiet: set[int]) -> int:
     """Return how many episodes a step ended: (…, terminated, truncated, info), or (…, done, info)."""
     terminated: Flags = fields[2]
     truncated: Flags = fields[3] if len(fields) >= 5 else False
-    if isinstance(terminated, (bool, np.bool_)):
+    if isinstance(terminated, (bool, int)):
         return int(bool(terminated) or bool(truncated))
-    if (
-        type(terminated) is np.ndarray and terminated.dtype == np.bool_ and terminated.ndim
-    ):  # the usual form of vector environments, and the quickest
-        both = type(truncated) is np.ndarray and truncated.dtype == np.bool_ and truncated.ndim
-        return int(np.count_nonzero(terminated | truncated if both else terminated))
     if isinstance(terminated, dict):
         cut = truncated if isinstance(truncated, dict) else dict.fromkeys(terminated, bool(truncated))
         return int(bool(terminated) and all(ended or cut.get(agent) for agent, ended in terminated.items()))
-    ends, cuts = _host_array(terminated, quiet), _host_array(truncated, quiet)
+    if isinstance(terminated, (list, tuple)):
+        cuts = truncated if isinstance(truncated, (list, tuple)) else [truncated] * len(terminated)
+        return sum(bool(end) or bool(cut) for end, cut in zip(terminated, cuts, strict=False))
+    return _ended_by_array(terminated, truncated, quiet)
+
+
+def _ended_by_array(terminated: Flags, truncated: Flags, quiet: set[int]) -> int:
+    import numpy as np  # The script has imported it: its environment returned an array or a tensor.
+
+    ends, cuts = (_host_array(np, each, quiet) for each in (terminated, truncated))
     if ends is None or cuts is None:
         return 0
+    if ends.dtype == cuts.dtype == np.bool_ and ends.shape == cuts.shape:  # the usual form, and the quickest
+        return int(np.count_nonzero(ends | cuts))
     return int(np.count_nonzero(np.logical_or(ends, cuts) if ends.ndim and cuts.ndim else ends))
 
 
-def _host_array(flags: Flags, quiet: set[int]) -> NDArray | None:
+def _host_array(np: types.ModuleType, flags: Flags, quiet: set[int]) -> NDArray | None:
     """Return flags as an array, or None where reading them would make the host wait for a device."""
     if isinstance(flags, (np.ndarray, list, tuple, bool, np.bool_, int, float)):
         return np.asarray(flags)
     if isinstance(flags, dict) or not getattr(flags, "is_cpu", False):
         return None
+    tensor: torch.Tensor = flags  # pyright: ignore[reportAssignmentType]
     thread = get_ident()
     quiet.add(thread)
     try:
-        return np.asarray(flags.detach())
+        return np.asarray(tensor.detach())
     finally:
         quiet.discard(thread)
 

@@ -49,12 +49,12 @@ def hear_printed(state: HookState, args: tuple, sep: object) -> None:
         if len(args) == 1 and type(args[0]) is not str:
             return
         text = (sep if type(sep) is str else " ").join([str(each) if type(each) in PLAIN else "?" for each in args])
-        book = state.book
-        if book.wants(text):
+        printed = state.printed
+        if printed.wants(text):
             wrapper = sys._getframe(1)
             caller = wrapper.f_back or wrapper  # An exit handler may be `print` itself.
             code = caller.f_code
-            book.hear(get_ident(), text, (code.co_filename, caller.f_lineno, code.co_name))
+            printed.send(get_ident(), text, (code.co_filename, caller.f_lineno, code.co_name))
     except Exception as error:
         if not state.failures.report("read what is printed", error):
             raise
@@ -90,9 +90,9 @@ def hear_logged(state: HookState, record: logging.LogRecord) -> None:
             text = message % args if args else message
         except (TypeError, ValueError):
             return  # The logging module reports that the message and its arguments do not match.
-        book = state.book
-        if book.wants(text):
-            book.hear(get_ident(), text, (record.pathname, record.lineno, record.funcName))
+        printed = state.printed
+        if printed.wants(text):
+            printed.send(get_ident(), text, (record.pathname, record.lineno, record.funcName))
     except Exception as error:
         if not state.failures.report("read what is logged", error):
             raise

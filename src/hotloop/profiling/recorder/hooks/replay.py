@@ -175,4 +175,9 @@ def _row_bytes(row: tuple | list | dict) -> int:
     return total
 
 
-SUBJECT = Subject(on_class=on_class)
+def on_numpy(numpy: types.ModuleType, patches: Patches, state: HookState) -> None:
+    """Count the bytes of arrays, too."""
+    state.torch.sized.add(numpy.ndarray)
+
+
+SUBJECT = Subject(on_class=on_class, on_import={"numpy": on_numpy})

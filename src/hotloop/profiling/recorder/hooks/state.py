@@ -13,7 +13,8 @@ from hotloop.profiling.recorder.hooks.torch.modules import ModuleCosts, Seen
 from hotloop.profiling.recorder.hooks.torch.optimisers import Lead, PlainOptimisers
 from hotloop.profiling.recorder.hooks.torch.unused_graphs import UnusedGraphs
 from hotloop.profiling.recorder.hooks.wrappers import Failures, Here
-from hotloop.profiling.recorder.printed_timings.collect import Book
+from hotloop.profiling.recorder.messages import Message
+from hotloop.profiling.recorder.printed_timings.listen import PrintedText, Send
 
 if TYPE_CHECKING:
     from hotloop.profiling.recorder.deep.layers import Layers
@@ -41,7 +42,13 @@ class HookState:
         self.wrapper_ns: dict[str, float] = {}
         """What each kind of wrapper adds to a call around its span, by its name in the recorder's state file."""
         self.module_costs = ModuleCosts()
+        self.recorder: Send = lambda message: None
+        """Takes messages for the recorder."""
         self.begin(depth)
+
+    def send(self, message: Message) -> None:
+        """Send a message to the recorder."""
+        self.recorder(message)
 
     def begin(self, depth: int) -> None:
         """Clear the facts of the last recording: a forked process keeps its parent's hooks."""
@@ -49,7 +56,7 @@ class HookState:
             raise ValueError(f"modules_depth is {depth}: give 0 for no module calls, 1 for the outermost")
         self.depth = depth
         self.failures = Failures()
-        self.book = Book()
+        self.printed = PrintedText(self.send)
         self.lead = Lead()
         self.plain_optimisers = PlainOptimisers(self.failures)
         self.gradients = DroppedGradients(self.failures)

@@ -1,32 +1,25 @@
 """What a script reports about its own speed: the timings it prints, and its layers' arithmetic to check them against.
 
-The thread that prints only keeps the text. The recorder's thread parses it later, and keeps for each name the last
-values, what it was printed under, and where. Lines indented under another are its parts.
+The process that prints sends the text as it is (`listen`). Here it is parsed, and for each name the last values are
+kept, what it was printed under, and where. Lines indented under another are its parts.
 """
 
 from __future__ import annotations
 
 import statistics
-import weakref
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 from hotloop.json_types import Json
-from hotloop.profiling.recorder.printed_timings.parse import HINT, Line, Timing, read_line
+from hotloop.profiling.recorder.messages import Message
+from hotloop.profiling.recorder.printed_timings.parse import Line, Timing, read_line
 from hotloop.profiling.recorder.privacy.redact_text import redacted_text
-from hotloop.profiling.trace.printed_timings import LayerWork
-
-if TYPE_CHECKING:
-    from torch import nn
 
 MOST_NAMES = 256
 MOST_TEXTS = 300
 """Texts kept between two readings: if a script prints more, the last ones."""
-MOST_LAYERS = 1_000
-LONGEST_TEXT = 4_000
 VALUES = 15
 """Values of a name that are kept for its mean and median."""
 DEEPEST = 4
@@ -93,30 +86,25 @@ class Book:
         self.claims: dict[Path, Claimed] = {}
         self.failed = ""
         self._heard: deque[Heard] = deque(maxlen=MOST_TEXTS)
-        self._follows = False
         self._readings: dict[int, _Reading] = {}
-        self.layers = LayerFlops()
-        self._layers_written = 0
+        self._layers: dict[tuple[str, str, str], Message] = {}
+        self._layers_changed = False
 
-    def wants(self, text: str) -> bool:
-        """Return whether to keep a text: it has a timing, or is the first after one and may be a heading."""
-        if self.failed or len(text) > LONGEST_TEXT:
-            return False
-        timed = HINT.search(text) is not None
-        wanted = timed or self._follows
-        self._follows = timed
-        return wanted
-
-    def hear(self, thread: int, text: str, place: Place) -> None:
-        """Keep a text to be parsed later."""
-        self._heard.append((thread, text, place))
+    def receive(self, message: Message) -> None:
+        """Keep a printed text or the arithmetic of a layer, as `listen` sends them."""
+        match message:
+            case {"is": "printed", "thread": thread, "text": text, "place": place}:
+                self._heard.append((thread, text, tuple(place)))
+            case {"is": "layer", "work": work}:
+                key = work["span"], work["module"], work["name"]
+                self._layers[key] = work
+                self._layers_changed = True
 
     def content(self) -> dict[str, Json] | None:
         """Parse the texts that were kept; return everything known if something is new."""
-        heard, known = [], self.layers.version
-        while self._heard:
-            heard.append(self._heard.popleft())
-        if not heard and known == self._layers_written:
+        heard = list(self._heard)
+        self._heard.clear()
+        if not heard and not self._layers_changed:
             return None
         try:
             self._read(heard)
@@ -124,8 +112,8 @@ class Book:
         except Exception as error:
             # Text can be anything. A failure to parse it must not stop the recording.
             self.failed, rows = f"{type(error).__name__}: {error}", []
-        self._layers_written = known
-        return {"claims": rows, "layers": self.layers.rows(), "failed": self.failed}
+        self._layers_changed = False
+        return {"claims": rows, "layers": list(self._layers.values()), "failed": self.failed}
 
     def _read(self, heard: Iterable[Heard]) -> None:
         for thread, text, place in heard:
@@ -164,47 +152,3 @@ class Book:
             level.clear()
         elif path not in level:
             level.append(path)
-
-
-class LayerFlops:
-    """The arithmetic of the layers that were called, to check printed timings against."""
-
-    def __init__(self) -> None:
-        self.version = 0
-        """Grows when something changes."""
-        self._known: dict[tuple[str, str, str], LayerWork] = {}
-        self._owners: dict[int, tuple[weakref.ref[nn.Module], str, str]] = {}
-        """Id of a layer to the layer, its owner's class, and its name there."""
-
-    def note(self, module: nn.Module, pairs: Iterable[tuple[nn.Module, int]]) -> None:
-        """Keep the arithmetic of the layers that a call of a module went through.
-
-        Args:
-            module: The module that was called.
-            pairs: Each module in it that was called and its FLOPs, 0 if it is not a layer.
-        """
-        span = type(module).__name__
-        self._name_layers(module, span)
-        for layer, flops in pairs:
-            ref, owner, name = self._owners.get(id(layer), (None, span, ""))
-            if ref is None or ref() is not layer:
-                owner, name = span, ""
-            key = (span, owner, name)
-            known = self._known.get(key)
-            if not flops or (known is None and len(self._known) >= MOST_LAYERS):
-                continue
-            # The smallest call counts, because a printed time does not say which call it belongs to.
-            if known is None or flops < known.flops:
-                self._known[key] = LayerWork(span, owner, name, hasattr(layer, "kernel_size"), flops)
-                self.version += 1
-
-    def _name_layers(self, module: nn.Module, owner: str) -> None:
-        """Remember the names of a module's layers; some may be called on their own later, in another thread."""
-        for name, layer in module.named_modules():
-            known = self._owners.get(id(layer))
-            if name and (known is None or known[0]() is not layer) and len(self._owners) < MOST_LAYERS:
-                self._owners[id(layer)] = (weakref.ref(layer), owner, name)
-
-    def rows(self) -> list[dict[str, Json]]:
-        """Return all layers, as rows of JSON."""
-        return [asdict(layer) for layer in list(self._known.values())]

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from hotloop.profiling.recorder.hooks.wrappers import Failures
-from hotloop.profiling.recorder.stack_book import is_own
+from hotloop.profiling.recorder.own_files import is_own
 from hotloop.spans.hot_path import note
 from hotloop.spans.registry import counter_code
 

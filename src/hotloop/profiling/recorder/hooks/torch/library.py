@@ -6,8 +6,6 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 if TYPE_CHECKING:
     import torch
     from torch import nn
@@ -25,7 +23,7 @@ class Library:
         self.grad_enabled: Callable[[], bool] = bool
         self.item: Callable[[torch.Tensor], float] | None = None
         """Reads a number without being counted as a host sync."""
-        self.sized: set[type] = {np.ndarray}
+        self.sized: set[type] = set()
         """Types whose `nbytes` cannot fail."""
 
     def use(self, torch: ModuleType) -> None:

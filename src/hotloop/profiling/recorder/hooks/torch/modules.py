@@ -176,7 +176,7 @@ def look_inside(
         at.layers = None
     kind = Kind(sum(flops for _, flops in layers), at.inner, state.module_costs)
     try:
-        state.book.layers.note(module, layers)
+        state.printed.layers.note(module, layers)
     except Exception as error:
         if not state.failures.report("inspect the layers of a module", error):
             raise
