@@ -12,7 +12,8 @@ a share of the time from the first step to the last, rests included: it is scale
 
 The recorder writes once a second and times some spans only in some blocks. A median over turns would leave out what
 comes in a few of them, so the slow-down is the mean of the rounds' ratios, trimmed by a tenth at either end. The
-median is shown, too: where the machine is shared, it varies less.
+median is shown, too: where the machine is shared, it varies less. So does the CPU time of the main thread per step: it
+has what hooks and cold caches cost, but not the time in which the recorder's process takes a core from the script.
 """
 
 from __future__ import annotations
@@ -51,7 +52,16 @@ PLAIN, AGAIN, RECORDED = "plain", "plain again", "recorded"
 HOTLOOP = [sys.executable, "-m", "hotloop"]
 # Small networks on several threads of a shared machine measure the threads' waiting for each other.
 SETTINGS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-HEADINGS = ["script", "slow-down (90 %)", "median (90 %)", "A/A (90 %)", "stated by explain", "difference", "start-up"]
+HEADINGS = [
+    "script",
+    "slow-down (90 %)",
+    "median (90 %)",
+    "main thread CPU",
+    "A/A (90 %)",
+    "stated by explain",
+    "difference",
+    "start-up",
+]
 POLL_S = 0.001
 
 
@@ -63,8 +73,10 @@ class Cost:
     slow_down: Estimate
     """Time per step, recorded / plain: a trimmed mean over rounds."""
     slow_down_median: Estimate
+    cpu: Estimate
+    """CPU time of the main thread per step, recorded / plain: a trimmed mean over rounds."""
     control: Estimate
-    """The same of two plain processes."""
+    """Time per step of the two plain processes."""
     stated_share: float | None
     """What `explain` says recording took, as a share of the time that the script ran recorded; None if it failed."""
     step_us: float
@@ -100,6 +112,8 @@ class Player:
                 command, env=environment, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors, start_new_session=True
             )
         self._children: list[psutil.Process] = []
+        self.cpu_ns: list[float] = []
+        """CPU time of the main thread per step, by turn."""
 
     def start_up(self) -> float:
         """Wait until it rests after its first steps; return how long they took to come, in seconds."""
@@ -110,14 +124,19 @@ class Player:
 
     def turn(self, seconds: float) -> float:
         """Run for a while; return the time of a step in ns."""
-        before = self.board[STEPS]
+        before, cpu_ns = self.board[STEPS], self._main_cpu_ns()
         self.board[ASKED] = progress.GO
         os.killpg(self._process.pid, signal.SIGCONT)
         time.sleep(seconds)
         self.board[ASKED] = progress.REST
         self._await_rest()
         self._rest_children()
-        return (self.board[ENDED_NS] - self.board[BEGAN_NS]) / (self.board[STEPS] - before)
+        steps = self.board[STEPS] - before
+        self.cpu_ns.append((self._main_cpu_ns() - cpu_ns) / steps)
+        return (self.board[ENDED_NS] - self.board[BEGAN_NS]) / steps
+
+    def _main_cpu_ns(self) -> int:
+        return int(Path(f"/proc/{self._process.pid}/task/{self._process.pid}/schedstat").read_text().split()[0])
 
     def leave(self) -> None:
         """End the script, in order."""
@@ -180,10 +199,12 @@ def measure_script(script: str, seconds: float) -> Cost:
         if "stopped recording" in who[RECORDED].messages():
             raise RuntimeError(f"{script}: {who[RECORDED].messages()}")
         pair = slow_down_pair(times)
+        cpu = slow_down_pair({each: np.array(player.cpu_ns[-rounds:]) for each, player in who.items()})
         return Cost(
             script=script,
             slow_down=estimate(mean_ratio_of, *pair),
             slow_down_median=estimate(ratio_of, *pair),
+            cpu=estimate(mean_ratio_of, *cpu),
             control=estimate(mean_ratio_of, times[AGAIN], times[PLAIN]),
             stated_share=stated(Path(name) / "run", rested_s),
             step_us=float(np.median(times[PLAIN])) / 1e3,
@@ -239,6 +260,7 @@ def cells(cost: Cost) -> list[str]:
         cost.script,
         _interval(cost.slow_down),
         _interval(cost.slow_down_median),
+        _interval(cost.cpu),
         _interval(cost.control),
         *(("failed", "") if difference is None else (f"{100 * cost.stated_share:.2f} %", f"{difference:+.2f} points")),
         f"{cost.recorded_start_up_s:.2f} s (plain {cost.start_up_s:.2f} s)",
