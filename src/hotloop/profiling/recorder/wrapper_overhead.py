@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 from hotloop.clock import now_ns
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.hooks.environments import quick_stepping, stepping
+from hotloop.profiling.recorder.hooks.environments import stepping, stepping_in_python
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject
 from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.hooks.torch import modules
 from hotloop.profiling.recorder.hooks.torch.tensors import syncing
-from hotloop.profiling.recorder.hooks.wrappers import SpansByType, timed_method
-from hotloop.spans import hot_path
-from hotloop.spans.registry import Span, make_counted
+from hotloop.profiling.recorder.hooks.wrappers import SpansByType, Wrapper, timed_method
+from hotloop.spans.registry import Span, make_counted, tally
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,13 +36,18 @@ def measure_wrappers(state: HookState, rounds: int = 400) -> None:
     counted[_Env] = probe = Span("probe", Phase.ENV, 1)
     make_counted(probe)
     plain = _Env.step
-    methods = (plain, timed_method(plain, spans), stepping(plain, spans, state), quick_stepping(plain, counted, state))
+    methods = (
+        plain,
+        timed_method(plain, spans),
+        stepping_in_python(plain, spans, state),
+        stepping(plain, counted, state),
+    )
     base, method, step, quick = _least_ns([(fn, _Env(), 0) for fn in methods], rounds)
-    digit, bump = str.isdigit, hot_path.Tally("probe", 0).bump
-    bare, tallied = _least_ns([(fn, "1") for fn in (digit, syncing(digit, bump, state.quiet))], rounds)
+    digit = str.isdigit
+    bare, tallied = _least_ns([(fn, "1") for fn in (digit, syncing(digit, tally("probe"), state.quiet))], rounds)
     empty_ns = _with_ns(idle, rounds)
     state.wrapper_ns.update(
-        wrap_ns=max(method - base - empty_ns, LEAST_NS),
+        wrap_ns=max(method - base - (empty_ns if Wrapper is None else 0.0), LEAST_NS),
         step_wrap_ns=max(step - base - empty_ns, LEAST_NS),
         quick_wrap_ns=max(quick - base, LEAST_NS),
         tally_wrap_ns=max(tallied - bare, LEAST_NS),
@@ -54,11 +58,11 @@ def measure_modules(torch: ModuleType, state: HookState, rounds: int = 200) -> N
     """Measure the time that the wrapper of module calls adds around its span and within it."""
     module, given = torch.nn.Identity(), torch.empty(1)
     plain = torch.nn.Module._wrapped_call_impl
-    idle = Span("idle", Phase.FORWARD, 1)
-    spans = modules.ModuleSpans({type(module): idle})
+    spans = modules.ModuleSpans({type(module): Span("idle", Phase.FORWARD, 1)})
     scratch = HookState(state.depth)
     scratch.torch.use(torch)
-    deaf, listening = (modules.calling(plain, scratch, spans, lambda hears=hears: hears) for hears in (False, True))
+    around, within = modules.calling(plain, scratch, spans), modules.looking(plain, scratch, spans)
+    below = modules.calling(plain, HookState(0), spans)
 
     def follow(given: Tensor) -> Tensor:
         return scratch.graphs.follow((given,), given)
@@ -67,14 +71,12 @@ def measure_modules(torch: ModuleType, state: HookState, rounds: int = 200) -> N
         return given
 
     with torch.no_grad():
-        base, around, whole = _least_ns([(fn, module, given) for fn in (plain, deaf, listening)], rounds)
+        base, outer, inside, inner = _least_ns([(fn, module, given) for fn in (plain, around, within, below)], rounds)
         following, passed = _least_ns([(fn, given) for fn in (follow, pass_on)], rounds)
-        scratch.here.at.modules = scratch.depth
-        bare, below = _least_ns([(fn, module, given) for fn in (plain, listening)], rounds)
-    state.module_costs.own_ns = whole - around
+    state.module_costs.own_ns = inside - base
     state.module_costs.graph_ns = max(following - passed, 0.0)
-    state.module_costs.inner_ns = max(below - bare, 0.0)
-    state.wrapper_ns["module_wrap_ns"] = max(around - base - _with_ns(idle, rounds), LEAST_NS)
+    state.module_costs.inner_ns = max(inner - base, 0.0)
+    state.wrapper_ns["module_wrap_ns"] = max(outer - base, LEAST_NS)
 
 
 def _with_ns(idle: Span, rounds: int) -> float:

@@ -26,9 +26,10 @@ typedef struct {
     PyObject *fn;
     PyObject *span;    /* of a function; of a method a dictionary, from class to span, or None if it is not timed */
     PyObject *timed;   /* called instead of `fn` while the span is timed */
-    PyObject *counted; /* called instead of `fn` while the span is only counted */
-    PyObject *inner;   /* of a module's call: called instead of `fn` below the timed levels of the first of its kind */
-    int levels;        /* of a module's call: how many nested calls are timed; -1: this is no module's call */
+    PyObject *counted; /* called instead of `fn` while it is not */
+    PyObject *levels;  /* of a module's call: a bytearray with the number of nested calls to time; else NULL */
+    PyObject *inner;   /* of a module's call: called instead of `fn` within the first of its kind, where it is timed, */
+    PyObject *below;   /* and below the timed levels */
     int by_class;      /* whether this is a method */
     PyObject *dict, *weak;
     PyTypeObject *last_class; /* kept alive by the dictionary, which forgets none */
@@ -73,20 +74,20 @@ call_on_device(PyObject *span, PyObject *fn, PyObject *const *args, size_t n, Py
 }
 
 static PyObject *
-call_timed(Wrapper *self, PyObject *span, PyObject *const *args, size_t n, PyObject *names)
+call_timed(Wrapper *self, PyObject *timed, PyObject *span, PyObject *const *args, size_t n, PyObject *names)
 {
     switch (hot_path->state(span)) {
     case SPAN_IDLE:
-        return PyObject_Vectorcall(self->fn, args, n, names);
+        return PyObject_Vectorcall(self->counted, args, n, names);
     case SPAN_COUNTED:
         hot_path->count(span);
         return PyObject_Vectorcall(self->counted, args, n, names);
     case SPAN_ON_DEVICE:
-        return call_on_device(span, self->timed, args, n, names);
+        return call_on_device(span, timed, args, n, names);
     }
     if (hot_path->begin(span) < 0)
         return NULL;
-    PyObject *out = PyObject_Vectorcall(self->timed, args, n, names);
+    PyObject *out = PyObject_Vectorcall(timed, args, n, names);
     if (hot_path->end(span) < 0)
         Py_CLEAR(out);
     return out;
@@ -96,8 +97,8 @@ static PyObject *
 wrapper_call(PyObject *callable, PyObject *const *args, size_t n, PyObject *names)
 {
     Wrapper *self = (Wrapper *)callable;
-    if (self->levels >= 0 && modules.open >= self->levels)
-        return PyObject_Vectorcall(modules.inspected ? self->inner : self->fn, args, n, names);
+    if (self->levels != NULL && modules.open >= PyByteArray_AS_STRING(self->levels)[0])
+        return PyObject_Vectorcall(modules.inspected ? self->below : self->fn, args, n, names);
     PyObject *span = self->span;
     if (self->by_class) {
         if (PyVectorcall_NARGS(n) == 0)
@@ -106,11 +107,16 @@ wrapper_call(PyObject *callable, PyObject *const *args, size_t n, PyObject *name
         if (span == NULL)
             return NULL;
     }
-    if (self->levels < 0)
-        return call_timed(self, span, args, n, names);
+    if (self->levels == NULL)
+        return call_timed(self, self->timed, span, args, n, names);
+    PyObject *own = span == Py_None ? PyObject_CallMethod(self->span, "of", "O", args[0]) : NULL; /* it is compiled */
+    if (span == Py_None && own == NULL)
+        return NULL;
+    PyObject *timed = modules.open == 0 ? self->timed : modules.inspected ? self->inner : self->fn;
     modules.open++;
-    PyObject *out = call_timed(self, span, args, n, names);
+    PyObject *out = call_timed(self, timed, own ? own : span, args, n, names);
     modules.open--;
+    Py_XDECREF(own);
     return out;
 }
 
@@ -147,18 +153,19 @@ or_function(PyObject *other, PyObject *fn)
 static PyObject *
 wrapper_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"fn", "span", "timed", "counted", "inner", "levels", NULL};
-    PyObject *fn, *span, *timed = NULL, *counted = NULL, *inner = NULL;
-    int levels = -1;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOOi", keywords, &fn, &span, &timed, &counted, &inner, &levels))
+    static char *keywords[] = {"fn", "span", "timed", "counted", "levels", "inner", "below", NULL};
+    PyObject *fn, *span, *timed = NULL, *counted = NULL, *levels = NULL, *inner = NULL, *below = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOO!OO", keywords, &fn, &span, &timed, &counted, &PyByteArray_Type,
+                                     &levels, &inner, &below))
         return NULL;
     Wrapper *self = (Wrapper *)type->tp_alloc(type, 0);
     if (self == NULL)
         return NULL;
     self->call = wrapper_call;
     self->fn = Py_NewRef(fn), self->span = Py_NewRef(span);
-    self->timed = or_function(timed, fn), self->counted = or_function(counted, fn), self->inner = or_function(inner, fn);
-    self->levels = levels, self->by_class = PyDict_Check(span);
+    self->timed = or_function(timed, fn), self->counted = or_function(counted, fn);
+    self->inner = or_function(inner, fn), self->below = or_function(below, fn);
+    self->levels = Py_XNewRef(levels), self->by_class = PyDict_Check(span);
     return (PyObject *)self;
 }
 
@@ -171,6 +178,7 @@ wrapper_traverse(Wrapper *self, visitproc visit, void *arg)
     Py_VISIT(self->timed);
     Py_VISIT(self->counted);
     Py_VISIT(self->inner);
+    Py_VISIT(self->below);
     Py_VISIT(self->dict);
     return 0;
 }
@@ -196,6 +204,8 @@ wrapper_dealloc(Wrapper *self)
     Py_XDECREF(self->timed);
     Py_XDECREF(self->counted);
     Py_XDECREF(self->inner);
+    Py_XDECREF(self->below);
+    Py_XDECREF(self->levels);
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -206,10 +216,6 @@ static PyMethodDef wrapper_methods[] = {
 };
 static PyMemberDef wrapper_members[] = {
     {"fn", T_OBJECT, offsetof(Wrapper, fn), READONLY, "The original."},
-    {"span", T_OBJECT, offsetof(Wrapper, span), READONLY, "Its span, or a dictionary of spans by class."},
-    {"timed", T_OBJECT, offsetof(Wrapper, timed), READONLY, "What is called while it is timed."},
-    {"counted", T_OBJECT, offsetof(Wrapper, counted), READONLY, "What is called while it is only counted."},
-    {"levels", T_INT, offsetof(Wrapper, levels), READONLY, "Of a module's call: how many levels are timed."},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Wrapper, call), READONLY},
     {"__dictoffset__", T_PYSSIZET, offsetof(Wrapper, dict), READONLY},
     {"__weaklistoffset__", T_PYSSIZET, offsetof(Wrapper, weak), READONLY},
@@ -341,14 +347,14 @@ static PyType_Spec tallied_spec = {
 /* ---- the module ------------------------------------------------------------------------------------------ */
 
 static PyObject *
-inspect(PyObject *Py_UNUSED(module), PyObject *on)
+inspect_calls(PyObject *Py_UNUSED(module), PyObject *on)
 {
     modules.inspected = on == Py_True;
     Py_RETURN_NONE;
 }
 
 static PyMethodDef methods[] = {
-    {"inspect", inspect, METH_O, "Look at the module calls of this thread below the timed ones, or no longer."},
+    {"inspect_calls", inspect_calls, METH_O, "Look at the module calls of this thread below the timed ones, or no longer."},
     {NULL},
 };
 static struct PyModuleDef definition = {

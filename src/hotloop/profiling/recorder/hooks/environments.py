@@ -25,6 +25,7 @@ from hotloop.profiling.recorder.hooks.wrappers import (
     R,
     S,
     SpansByType,
+    dressed,
     hide_frame,
     mark,
     skipped_by_warnings,
@@ -83,9 +84,7 @@ def _patch(cls: type, name: str, phase: Phase, patches: Patches, state: HookStat
     elif inspect.iscoroutinefunction(fn):
         patches.time_method(owner, name, phase, functools.partial(awaited_stepping, state=state))
     else:
-        # torch.compile cannot compile the quick wrapper, and only the user's own environments may be compiled.
-        wrap = stepping if is_own(owner) else quick_stepping
-        patches.time_method(owner, name, phase, functools.partial(wrap, state=state))
+        patches.time_method(owner, name, phase, functools.partial(stepping, state=state))
 
 
 def _has_shape(cls: type) -> bool:
@@ -103,9 +102,22 @@ def _has_shape(cls: type) -> bool:
     return takes_action and required <= 2
 
 
-@skipped_by_warnings
 def stepping(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
-    """Time an environment's step; count steps, frames and episodes from its result."""
+    """Time an environment's step; count steps, frames and episodes from its result.
+
+    In C if possible: a step of Gymnasium passes through four or five of these.
+    """
+    python = functools.partial(stepping_in_python, fn, spans, state)
+    if Step is None or not state.quick_steps:
+        return python()
+    spans.hook = Hook.QUICK_STEP
+    step = Step(fn, spans, functools.partial(tally, state), (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))
+    return dressed(step, fn, python, spans)
+
+
+@skipped_by_warnings
+def stepping_in_python(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
+    """Do in Python what `stepping` does."""
     spans.hook = Hook.STEP
 
     @functools.wraps(fn)
@@ -146,15 +158,6 @@ def awaited_stepping(
         return out
 
     return mark(step, spans)
-
-
-def quick_stepping(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Method[S, P, R]:
-    """Do what `stepping` does, in C if available: a step of Gymnasium passes through four or five of these."""
-    if Step is None or not state.quick_steps:
-        return stepping(fn, spans, state)
-    spans.hook = Hook.QUICK_STEP
-    step = Step(fn, spans, functools.partial(tally, state), (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))
-    return mark(functools.update_wrapper(step, fn), spans)
 
 
 def tally(state: HookState, env: object, out: object, leaf: bool, outermost: bool) -> None:

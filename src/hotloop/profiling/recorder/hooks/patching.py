@@ -25,6 +25,7 @@ from hotloop.profiling.recorder.hooks.wrappers import (
     R,
     SpansByType,
     hide_frame,
+    in_python,
     is_wrapper,
     mark,
     skipped_by_warnings,
@@ -73,10 +74,13 @@ class Patches:
         self._done: list[tuple[object, str, object, object]] = []
         """Owner, name, old value, new value."""
         self._warned: set[str] = set()
+        self._in_python = False
 
     def put(self, owner: object, name: str, new: object) -> None:
         """Set an attribute of a class, module or object, remembering the old one."""
         old = vars(owner).get(name, MISSING)
+        if self._in_python and isinstance(owner, type):
+            new = in_python(new)
         setattr(owner, name, new)
         self._done.append((owner, name, old, new))
 
@@ -97,6 +101,17 @@ class Patches:
         elif not is_wrapper(getattr(owner, name)):
             each = hook_span(target.name or target.path, target.phase)
             self.put(owner, name, like(getattr(owner, name), timed_function(getattr(owner, name), each)))
+
+    def use_python(self) -> None:
+        """Replace methods' wrappers in C, now and later: something is about to be compiled that may go through them."""
+        if self._in_python:
+            return
+        self._in_python = True
+        for i, (owner, name, old, new) in enumerate(self._done):
+            if isinstance(owner, type) and vars(owner).get(name) is new and (python := in_python(new)) is not new:
+                setattr(owner, name, python)
+                self._done[i] = owner, name, old, python
+                _rebind_compiler(new, python)
 
     def release(self, cls: type) -> None:
         """Restore everything of one class, which is about to be compiled."""
@@ -143,6 +158,13 @@ def _put_back(owner: object, name: str, old: object, new: object) -> None:
         delattr(owner, name)
     else:
         setattr(owner, name, old)
+
+
+def _rebind_compiler(old: object, new: object) -> None:
+    """Replace a function that torch.compile has remembered as the original `Module.__call__`."""
+    for module in [each for name, each in list(sys.modules.items()) if name.startswith("torch._dynamo")]:
+        for name in [name for name, value in vars(module).items() if value is old]:
+            setattr(module, name, new)
 
 
 def is_own_module(module: types.ModuleType | None) -> bool:

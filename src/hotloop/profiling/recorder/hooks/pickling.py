@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from hotloop.profiling.recorder.hooks import environments, patching, printed_output, replay, waiting, wrappers
 from hotloop.profiling.recorder.hooks.patching import OnImport, Patches, Subject
 from hotloop.profiling.recorder.hooks.torch import modules, optimisers, tensors
-from hotloop.profiling.recorder.hooks.wrappers import P, R, S, is_wrapper, mark
+from hotloop.profiling.recorder.hooks.wrappers import IN_C, P, R, S, is_wrapper, mark
 
 if TYPE_CHECKING:
     from hotloop.profiling.recorder.hooks.state import HookState
@@ -28,6 +28,9 @@ def on_cloudpickle(inspect_class: Callable[[type], None]) -> OnImport:
         if not is_wrapper(module._class_setstate):
             pickler = module.Pickler
             patches.put(pickler, "_dynamic_function_reduce", sending(pickler._dynamic_function_reduce))
+            patches.put(
+                pickler, "reducer_override", reducing(pickler.reducer_override, module._lookup_module_and_qualname)
+            )
             patches.put(module, "_class_setstate", receiving(module._class_setstate, inspect_class))
 
     return on_import
@@ -41,6 +44,23 @@ def sending(fn: Callable[[S, Callable], R]) -> Callable[[S, Callable], R]:
         return fn(self, inspect.unwrap(func, stop=lambda each: not is_wrapper(each)))
 
     return mark(_dynamic_function_reduce)
+
+
+def reducing(fn: Callable[[S, object], R], find: Callable[[object], object | None]) -> Callable[[S, object], R]:
+    """Pickle a wrapper in C as its original, unless it can be imported.
+
+    Args:
+        fn: The pickler's method.
+        find: Returns where an object can be imported from, or None.
+    """
+
+    @functools.wraps(fn)
+    def reducer_override(self: S, obj: object) -> R:
+        if callable(obj) and isinstance(obj, IN_C) and find(obj) is None:
+            obj = inspect.unwrap(obj, stop=lambda each: not is_wrapper(each))
+        return fn(self, obj)
+
+    return mark(reducer_override)
 
 
 def receiving(fn: Callable[P, type], inspect_class: Callable[[type], None]) -> Callable[P, type]:
@@ -70,16 +90,18 @@ def on_jitclass(module: ModuleType, patches: Patches, state: HookState) -> None:
 
 
 FACTORIES = (
-    wrappers.timed_method,
-    wrappers.timed_function,
-    environments.stepping,
+    wrappers.method_in_python,
+    wrappers.function_in_python,
+    environments.stepping_in_python,
     replay.adding,
     replay.sampling,
     optimisers.optimising,
-    modules.calling,
+    optimisers.zeroing,
+    modules.looking,
+    modules.listing,
+    modules.calling_in_python,
     tensors.going_back,
-    tensors.syncing,
-    tensors.syncing_with,
+    tensors.syncing_in_python,
     tensors.syncing_device,
     tensors.moving,
     patching.building,

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, TypeVar
 
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, definer, is_own, root
 from hotloop.profiling.recorder.hooks.wrappers import (
     Failures,
@@ -25,9 +24,9 @@ from hotloop.profiling.recorder.hooks.wrappers import (
     SpansByType,
     hide_frame,
     is_suspended,
-    mark,
     skipped_by_warnings,
     timed_method,
+    wrapped_method,
 )
 from hotloop.spans import count
 from hotloop.spans.registry import recording
@@ -81,23 +80,18 @@ def adding(fn: Callable[..., R], spans: SpansByType, state: HookState) -> Callab
         return timed_method(fn, spans)
     sized = state.torch.sized
 
-    @functools.wraps(fn)
     def add(self: object, *args: NDArray, **kwargs: NDArray) -> R:
         try:
-            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-                return fn(self, *args, **kwargs)
-            with each:
-                if recording():
-                    # Only of these types: reading it from them cannot fail.
-                    n = sum([value.nbytes for value in args if type(value) in sized])
-                    if n:
-                        count("replay_adds_bytes", n)
-                return fn(self, *args, **kwargs)
+            # Only of these types: reading it from them cannot fail.
+            n = sum([value.nbytes for value in args if type(value) in sized])
+            if n:
+                count("replay_adds_bytes", n)
+            return fn(self, *args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise
 
-    return mark(add, spans)
+    return wrapped_method(fn, spans, timed=add)
 
 
 @skipped_by_warnings
@@ -106,27 +100,23 @@ def sampling(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Metho
     if is_suspended(fn):
         return timed_method(fn, spans)
 
-    @functools.wraps(fn)
     def sample(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-                return fn(self, *args, **kwargs)
             at = state.here.at
             depth = at.samples
             at.samples = depth + 1
             try:
-                with each:
-                    out = fn(self, *args, **kwargs)
-                    if not depth and recording():
-                        count("replay_bytes", batch_bytes(out, state.failures))
-                    return out
+                out = fn(self, *args, **kwargs)
             finally:
                 at.samples = depth
+            if not depth:
+                count("replay_bytes", batch_bytes(out, state.failures))
+            return out
         except BaseException as error:
             hide_frame(error)
             raise
 
-    return mark(sample, spans)
+    return wrapped_method(fn, spans, timed=sample)
 
 
 def yielding(fn: Method[S, P, Iterator[Batch]], spans: SpansByType, state: HookState) -> Method[S, P, Iterator[Batch]]:

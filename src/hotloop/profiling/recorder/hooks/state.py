@@ -31,6 +31,8 @@ class HookState:
     """
 
     def __init__(self, depth: int = 1) -> None:
+        self.levels = bytearray(1)
+        """`depth`, where the wrapper of module calls reads it."""
         self.torch = Library()
         self.here = Here()
         self.quiet: set[int] = set()
@@ -45,6 +47,15 @@ class HookState:
         self.recorder: Send = lambda message: None
         """Takes messages for the recorder."""
         self.begin(depth)
+
+    @property
+    def depth(self) -> int:
+        """Levels of nested torch module calls to time."""
+        return self.levels[0]
+
+    @depth.setter
+    def depth(self, levels: int) -> None:
+        self.levels[0] = min(levels, 127)
 
     def send(self, message: Message) -> None:
         """Send a message to the recorder."""

@@ -1,7 +1,8 @@
 """The functions that hooks put in place of others: each times the original under a span that is made once.
 
-They run on hot paths, so everything that can be computed in advance is. While torch.compile traces they only call the
-original, so that a compiled function is the same with and without hooks.
+They are C callables (`_hooks.c`), or Python functions without a C compiler. Once torch.compile is used, those around
+the user's own classes become Python functions too: while it traces they only call the original, so that a compiled
+function is the same with and without hooks.
 """
 
 from __future__ import annotations
@@ -19,13 +20,31 @@ import hotloop
 from hotloop.hook_kinds import Hook
 from hotloop.notice import notice
 from hotloop.phases import Phase
-from hotloop.spans.registry import Span, hook_span
+from hotloop.spans import hot_path
+from hotloop.spans.registry import Span, hook_span, is_live
+
+if hot_path.ACCELERATED:
+    from hotloop.profiling.recorder.hooks._hooks import (  # pyright: ignore[reportMissingImports]
+        Tallied,
+        Wrapper,
+        inspect_calls,
+    )
+else:
+    Tallied = Wrapper = None
+
+    def inspect_calls(on: bool) -> None:
+        """Look at module calls below the timed ones. Only C needs to be told."""
+
 
 if TYPE_CHECKING:
     from torch import nn
 
+IN_C = tuple(each for each in (Wrapper, Tallied, hot_path.Step) if isinstance(each, type))
+"""Wrappers in C."""
 MARK = "__hotloop__"
 """Attribute that every wrapper has. Its `__wrapped__` is the original."""
+PYTHON_FORM = "__hotloop_in_python__"
+"""Attribute of wrappers in C: makes the same wrapper in Python."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -42,7 +61,7 @@ class At:
 
     def __init__(self) -> None:
         self.modules = 0
-        """Timed module calls that are open."""
+        """Timed module calls that are open; only without the C extension."""
         self.samples = 0
         """Replay samples that are open."""
         self.layers: list[tuple[nn.Module, int]] | None = None
@@ -206,11 +225,62 @@ def is_suspended(fn: Callable) -> bool:
     return inspect.isgeneratorfunction(fn) or inspect.iscoroutinefunction(fn)
 
 
-@skipped_by_warnings
 def timed_method(fn: Method[S, P, R], spans: SpansByType) -> Method[S, P, R]:
     """Time a method under the name of its object's class. A generator is timed while it runs."""
     if is_suspended(fn):
         return mark(hook_span(class_name(spans.owner) + spans.label, spans.phase)(fn), spans)
+    return wrapped_method(fn, spans)
+
+
+def wrapped_method(
+    fn: Method[S, P, R],
+    spans: SpansByType,
+    timed: Method[S, P, R] | None = None,
+    counted: Method[S, P, R] | None = None,
+) -> Method[S, P, R]:
+    """Put a wrapper around a method.
+
+    Args:
+        fn: The method.
+        spans: Its spans, by the class of the object.
+        timed: Called instead of it, in its span, while that is timed. May look more closely.
+        counted: Called instead of it while it is not timed.
+    """
+    if Wrapper is None:
+        return method_in_python(fn, spans, timed, counted)
+    python = functools.partial(method_in_python, fn, spans, timed, counted)
+    return dressed(Wrapper(fn, spans, timed, counted), fn, python, spans)
+
+
+def timed_function(fn: Callable[P, R], each: Span, timed: Callable[P, R] | None = None) -> Callable[P, R]:
+    """Time a function under one span. The arguments are as for `wrapped_method`."""
+    if Wrapper is None:
+        return function_in_python(fn, each, timed)
+    return dressed(Wrapper(fn, each, timed), fn, functools.partial(function_in_python, fn, each, timed))
+
+
+def dressed(wrapper: W, fn: Callable, python: Callable[[], Callable], spans: SpansByType | None = None) -> W:
+    """Give a wrapper in C the name of what it wraps, and a function that makes its Python form."""
+    functools.update_wrapper(wrapper, fn)
+    vars(wrapper)[PYTHON_FORM] = python
+    return mark(wrapper, spans)
+
+
+def in_python(wrapper: object) -> object:
+    """Return the Python form of a wrapper in C, which torch.compile cannot trace; others as they are."""
+    make = getattr(wrapper, "__dict__", {}).get(PYTHON_FORM)
+    return wrapper if make is None else make()
+
+
+@skipped_by_warnings
+def method_in_python(
+    fn: Method[S, P, R],
+    spans: SpansByType,
+    timed: Method[S, P, R] | None = None,
+    counted: Method[S, P, R] | None = None,
+) -> Method[S, P, R]:
+    """Do in Python what `wrapped_method` does. torch.compile can trace through it."""
+    timed, counted = timed or fn, counted or fn
 
     @functools.wraps(fn)
     def method(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -218,7 +288,7 @@ def timed_method(fn: Method[S, P, R], spans: SpansByType) -> Method[S, P, R]:
             if is_compiling() or (each := spans[type(self)]) is None:
                 return fn(self, *args, **kwargs)
             with each:
-                return fn(self, *args, **kwargs)
+                return (timed if is_live(each) else counted)(self, *args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise
@@ -227,8 +297,9 @@ def timed_method(fn: Method[S, P, R], spans: SpansByType) -> Method[S, P, R]:
 
 
 @skipped_by_warnings
-def timed_function(fn: Callable[P, R], each: Span) -> Callable[P, R]:
-    """Time a function under one span."""
+def function_in_python(fn: Callable[P, R], each: Span, timed: Callable[P, R] | None = None) -> Callable[P, R]:
+    """Do in Python what `wrapped_function` does."""
+    timed = timed or fn
 
     @functools.wraps(fn)
     def function(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -236,7 +307,7 @@ def timed_function(fn: Callable[P, R], each: Span) -> Callable[P, R]:
             if is_compiling():
                 return fn(*args, **kwargs)
             with each:
-                return fn(*args, **kwargs)
+                return (timed if is_live(each) else fn)(*args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise

@@ -11,13 +11,13 @@ import pytest
 from tests.counting import counted_and_open
 
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.hooks.environments import quick_stepping, stepping
+from hotloop.profiling.recorder.hooks.environments import stepping, stepping_in_python
 from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.hooks.wrappers import SpansByType, is_wrapper
 from hotloop.spans import hot_path, registry
 
 needs_c = pytest.mark.skipif(hot_path.Step is None, reason="the accelerator is not built: `make test` builds it")
-BOTH = pytest.mark.parametrize("wrap", [stepping, pytest.param(quick_stepping, marks=needs_c)])
+BOTH = pytest.mark.parametrize("wrap", [stepping_in_python, pytest.param(stepping, marks=needs_c)])
 OUTCOMES = {
     "goes on": (0, 1.0, False, False, {}),
     "terminated": (0, 1, True, False, {}),
@@ -50,7 +50,7 @@ def make_env(wrap: Any, inner: Any = None) -> Any:
 @pytest.mark.parametrize("outcome", OUTCOMES.values(), ids=OUTCOMES)
 def test_both_count_the_same(outcome):
     seen = []
-    for wrap in (stepping, quick_stepping):
+    for wrap in (stepping_in_python, stepping):
         env = make_env(wrap, make_env(wrap))
         results = []
         seen.append(counted_and_open(lambda env=env, results=results: results.append(env.step(outcome))))
@@ -61,7 +61,7 @@ def test_both_count_the_same(outcome):
 
 @BOTH
 def test_wrappers_nest_with_the_other_kind(wrap):
-    other = stepping if wrap is not stepping or hot_path.Step is None else quick_stepping
+    other = stepping_in_python if wrap is stepping or hot_path.Step is None else stepping
     env = make_env(wrap, make_env(other))
     counts, balance = counted_and_open(lambda: [env.step((0, 1.0, False, False, {})) for _ in range(5)])
     assert (counts, balance) == ({"vector_steps": 5, "env_steps": 5, "frames": 5}, 0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hotloop.hook_kinds import Hook
@@ -22,13 +21,16 @@ from hotloop.profiling.recorder.hooks.wrappers import (
     Method,
     P,
     R,
+    Wrapper,
     class_name,
+    dressed,
     hide_frame,
+    inspect_calls,
     mark,
     skipped_by_warnings,
 )
 from hotloop.spans.hot_path import note
-from hotloop.spans.registry import Span, counter_code, hook_span, recording
+from hotloop.spans.registry import Span, counter_code, hook_span, is_live
 
 if TYPE_CHECKING:
     import torch
@@ -89,28 +91,99 @@ class ModuleSpans(dict[type, Span | None]):
         found = self[cls] = None if compiled else self.named(cls)
         return found
 
+    def of(self, compiled: nn.Module) -> Span:
+        """Return the span of a compiled module."""
+        return self.named(type(compiled._orig_mod))
+
     def named(self, cls: type) -> Span:
         """Return the span with the name of a class."""
         return hook_span(class_name(cls), Phase.FORWARD, Hook.MODULE)
 
 
-@skipped_by_warnings
-def calling(
-    fn: Method[nn.Module, P, R],
-    state: HookState,
-    spans: ModuleSpans | None = None,
-    listening: Callable[[], bool] = recording,
-) -> Method[nn.Module, P, R]:
+def calling(fn: Method[nn.Module, P, R], state: HookState, spans: ModuleSpans | None = None) -> Method[nn.Module, P, R]:
     """Time outermost module calls, and `state.depth` - 1 levels below them.
 
     Args:
         fn: `Module.__call__`.
         state: Of the recording.
         spans: The spans of its calls; new ones by default.
-        listening: Whether a recorder listens.
     """
     spans = ModuleSpans() if spans is None else spans
+    python = functools.partial(calling_in_python, fn, state, spans)
+    if Wrapper is None:
+        return python()
+    timed, inner, below = looking(fn, state, spans), listing(fn, state, 0), listing(fn, state, 1)
+    return dressed(Wrapper(fn, spans, timed, None, state.levels, inner, below), fn, python)
+
+
+@skipped_by_warnings
+def looking(fn: Method[nn.Module, P, R], state: HookState, spans: ModuleSpans) -> Method[nn.Module, P, R]:
+    """Return what is done in the span of a module's call: its FLOPs are counted, its mode and graph looked at."""
     here, torch = state.here, state.torch
+
+    def timed(self: nn.Module, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            at = here.at
+            seen = state.modules.get(id(self))
+            if seen is None or seen.module() is not self:
+                seen = state.modules[id(self)] = Seen(self, state)
+            if seen.differing:
+                note_mode(seen.differing, state.failures)
+            first: Any = args[0] if args else None
+            shape = first.shape if type(first) is torch.tensor else None
+            kind = seen.kinds.get(shape)
+            if kind is None:
+                out, kind = look_inside(at, state, self, fn, *args, **kwargs)
+                seen.kinds[shape] = kind
+            else:
+                out = fn(self, *args, **kwargs)
+            if kind.flops:
+                note(_FLOPS, kind.flops)
+            each = spans[type(self)] or spans.of(self)
+            if not torch.grad_enabled():
+                each.within_ns += kind.plain_ns
+                return out
+            at.graph_flops += kind.flops
+            each.within_ns += kind.graph_ns
+            return state.graphs.follow(args, out)
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return timed
+
+
+@skipped_by_warnings
+def listing(fn: Method[nn.Module, P, R], state: HookState, untimed: int) -> Method[nn.Module, P, R]:
+    """Return what is done in calls within the first of its kind: they are listed with their FLOPs.
+
+    Args:
+        fn: `Module.__call__`.
+        state: Of the recording.
+        untimed: 1 for calls that are not timed themselves, else 0.
+    """
+    here = state.here
+
+    def inner(self: nn.Module, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            here.at.inner += untimed
+            return note_layer(here.at, state, self, fn(self, *args, **kwargs))
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return inner
+
+
+@skipped_by_warnings
+def calling_in_python(
+    fn: Method[nn.Module, P, R],
+    state: HookState,
+    spans: ModuleSpans,
+) -> Method[nn.Module, P, R]:
+    """Do in Python what `calling` does."""
+    here, timed = state.here, looking(fn, state, spans)
+    inner, below = listing(fn, state, 0), listing(fn, state, 1)
 
     @functools.wraps(fn)
     def __call__(self: nn.Module, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -120,39 +193,13 @@ def calling(
             at = here.at
             level = at.modules
             if level >= state.depth:
-                if at.layers is not None:
-                    at.inner += 1
-                    return note_layer(at, state, self, fn(self, *args, **kwargs))
-                return fn(self, *args, **kwargs)
-            each = spans[type(self)] or spans.named(type(self._orig_mod))
+                return (fn if at.layers is None else below)(self, *args, **kwargs)
+            each = spans[type(self)] or spans.of(self)
             at.modules = level + 1
             try:
                 with each:
-                    if level:
-                        return note_layer(at, state, self, fn(self, *args, **kwargs))
-                    if not listening():
-                        return fn(self, *args, **kwargs)
-                    seen = state.modules.get(id(self))
-                    if seen is None or seen.module() is not self:
-                        seen = state.modules[id(self)] = Seen(self, state)
-                    if seen.differing:
-                        note_mode(seen.differing, state.failures)
-                    first: Any = args[0] if args else None
-                    shape = first.shape if type(first) is torch.tensor else None
-                    kind = seen.kinds.get(shape)
-                    if kind is None:
-                        out, kind = look_inside(at, state, self, fn, *args, **kwargs)
-                        seen.kinds[shape] = kind
-                    else:
-                        out = fn(self, *args, **kwargs)
-                    if kind.flops:
-                        note(_FLOPS, kind.flops)
-                    if not torch.grad_enabled():
-                        each.within_ns += kind.plain_ns
-                        return out
-                    at.graph_flops += kind.flops
-                    each.within_ns += kind.graph_ns
-                    return state.graphs.follow(args, out)
+                    within = timed if not level else fn if at.layers is None else inner
+                    return (within if is_live(each) else fn)(self, *args, **kwargs)
             finally:
                 at.modules = level
         except BaseException as error:
@@ -167,6 +214,7 @@ def look_inside(
 ) -> tuple[R, Kind]:
     """Make the first call of a kind; find out how many FLOPs and inner calls it has."""
     at.layers, at.inner = layers, _ = [], 0
+    inspect_calls(True)
     try:
         out = note_layer(at, state, module, fn(module, *args, **kwargs))
     except BaseException as error:
@@ -174,6 +222,7 @@ def look_inside(
         raise
     finally:
         at.layers = None
+        inspect_calls(False)
     kind = Kind(sum(flops for _, flops in layers), at.inner, state.module_costs)
     try:
         state.printed.layers.note(module, layers)

@@ -9,7 +9,6 @@ from types import FunctionType
 from typing import TYPE_CHECKING
 
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, module_of
 from hotloop.profiling.recorder.hooks.wrappers import (
     Failures,
@@ -19,12 +18,12 @@ from hotloop.profiling.recorder.hooks.wrappers import (
     SpansByType,
     hide_frame,
     is_wrapper,
-    mark,
     skipped_by_warnings,
+    wrapped_method,
 )
 from hotloop.spans import count
 from hotloop.spans.hot_path import note
-from hotloop.spans.registry import counter_code, recording
+from hotloop.spans.registry import counter_code
 
 if TYPE_CHECKING:
     from torch.optim import Optimizer
@@ -123,32 +122,42 @@ def optimising(fn: Method[Optimizer, P, R], spans: SpansByType, state: HookState
     """Time an optimiser's step and count updates."""
     quiet = state.quiet
 
-    @functools.wraps(fn)
     def step(self: Optimizer, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-                return fn(self, *args, **kwargs)
             thread = get_ident()
-            nested = thread in quiet
+            if thread in quiet:  # a step within a step
+                return fn(self, *args, **kwargs)
             quiet.add(thread)
             try:
-                with each:
-                    if not nested and state.lead.stepped(self):
-                        count("updates")
-                    if not nested and recording():
-                        state.plain_optimisers.note_step(self)
-                    result = fn(self, *args, **kwargs)
-                    if not nested and recording():
-                        state.gradients.note_stepped(self)
-                    return result
+                if state.lead.stepped(self):
+                    count("updates")
+                state.plain_optimisers.note_step(self)
+                result = fn(self, *args, **kwargs)
+                state.gradients.note_stepped(self)
+                return result
             finally:
-                if not nested:
-                    quiet.discard(thread)
+                quiet.discard(thread)
         except BaseException as error:
             hide_frame(error)
             raise
 
-    return mark(step, spans)
+    def counted_step(self: Optimizer, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            thread = get_ident()
+            if thread in quiet:
+                return fn(self, *args, **kwargs)
+            quiet.add(thread)
+            try:
+                if state.lead.stepped(self):
+                    count("updates")
+                return fn(self, *args, **kwargs)
+            finally:
+                quiet.discard(thread)
+        except BaseException as error:
+            hide_frame(error)
+            raise
+
+    return wrapped_method(fn, spans, step, counted_step)
 
 
 @skipped_by_warnings
@@ -156,20 +165,16 @@ def zeroing(fn: Method[Optimizer, P, R], spans: SpansByType, state: HookState) -
     """Time the zeroing of an optimiser's gradients, and check whether they were used."""
     quiet = state.quiet
 
-    @functools.wraps(fn)
     def zero_grad(self: Optimizer, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if wrappers.is_compiling() or (each := spans[type(self)]) is None:
-                return fn(self, *args, **kwargs)
-            with each:
-                if recording() and get_ident() not in quiet:  # Not within a step, whose closure zeroes what was used.
-                    state.gradients.note_zeroed(self)
-                return fn(self, *args, **kwargs)
+            if get_ident() not in quiet:  # Not within a step, whose closure zeroes what was used.
+                state.gradients.note_zeroed(self)
+            return fn(self, *args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise
 
-    return mark(zero_grad, spans)
+    return wrapped_method(fn, spans, timed=zero_grad)
 
 
 SUBJECT = Subject(on_class=on_class)

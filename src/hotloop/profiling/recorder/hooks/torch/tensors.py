@@ -19,14 +19,25 @@ from hotloop.profiling.recorder.hooks import wrappers
 from hotloop.profiling.recorder.hooks.patching import Patches, Subject, Target, targets
 from hotloop.profiling.recorder.hooks.torch.modules import calling
 from hotloop.profiling.recorder.hooks.torch.training_mode import note_loss
-from hotloop.profiling.recorder.hooks.wrappers import Method, P, R, hide_frame, is_wrapper, mark, skipped_by_warnings
+from hotloop.profiling.recorder.hooks.wrappers import (
+    Method,
+    P,
+    R,
+    Tallied,
+    hide_frame,
+    is_wrapper,
+    mark,
+    skipped_by_warnings,
+    timed_function,
+)
 from hotloop.spans import count
-from hotloop.spans.registry import Span, hook_span, recording, tally
+from hotloop.spans.registry import Span, hook_span, tally
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from hotloop.profiling.recorder.hooks.state import HookState
+    from hotloop.spans.hot_path import Tally
 
 HOST_SYNCS = {
     "item": "item",
@@ -46,65 +57,50 @@ T = TypeVar("T")
 def going_back(fn: Callable[P, R], each: Span, state: HookState) -> Callable[P, R]:
     """Time a backward pass, which costs twice the FLOPs of the forward passes it goes through."""
 
-    @functools.wraps(fn)
     def backward(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
-            if wrappers.is_compiling():
-                return fn(*args, **kwargs)
-            with each:
-                at = state.here.at
-                flops, at.graph_flops = at.graph_flops, 0
-                if flops:
-                    count("flops", 2 * flops)
-                if args and recording():
-                    note_loss(args[0], state)
-                result = fn(*args, **kwargs)
-                if recording():
-                    state.gradients.note_backward()
-                return result
+            at = state.here.at
+            flops, at.graph_flops = at.graph_flops, 0
+            if flops:
+                count("flops", 2 * flops)
+            if args:
+                note_loss(args[0], state)
+            result = fn(*args, **kwargs)
+            state.gradients.note_backward()
+            return result
         except BaseException as error:
             hide_frame(error)
             raise
 
-    return mark(backward)
+    return timed_function(fn, each, timed=backward)
 
 
-@skipped_by_warnings
-def syncing(fn: Callable[[T], R], bump: Callable[[], object], quiet: set[int]) -> Callable[[T], R]:
-    """Count a host sync with a tally's `bump`, where all tensors are on the CPU.
+def syncing(fn: Callable[P, R], counter: Tally, quiet: set[int]) -> Callable[P, R]:
+    """Count a host sync with a tally, where all tensors are on the CPU.
 
     Nothing else is done here: such calls are many and short. There is no check for torch.compile, to which these
     methods are names rather than functions.
 
     Args:
-        fn: A method of a tensor without arguments.
-        bump: Counts it.
+        fn: A method of a tensor.
+        counter: Counts it.
         quiet: Threads that are not counted.
     """
-
-    @functools.wraps(fn)
-    def sync(self: T) -> R:
-        try:
-            if not quiet or get_ident() not in quiet:
-                bump()
-            return fn(self)
-        except BaseException as error:
-            hide_frame(error)
-            raise
-
-    return mark(sync)
+    if Tallied is None:
+        return syncing_in_python(fn, counter.bump, quiet)
+    return mark(functools.update_wrapper(Tallied(fn, counter, quiet), fn))
 
 
 @skipped_by_warnings
-def syncing_with(fn: Method[T, P, R], bump: Callable[[], object], quiet: set[int]) -> Method[T, P, R]:
-    """Do what `syncing` does, for a method with arguments."""
+def syncing_in_python(fn: Callable[P, R], bump: Callable[[], object], quiet: set[int]) -> Callable[P, R]:
+    """Do in Python what `syncing` does."""
 
     @functools.wraps(fn)
-    def sync(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
+    def sync(*args: P.args, **kwargs: P.kwargs) -> R:
         try:
             if not quiet or get_ident() not in quiet:
                 bump()
-            return fn(self, *args, **kwargs)
+            return fn(*args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise
@@ -196,8 +192,7 @@ def patch_tensor(torch: ModuleType, patches: Patches, state: HookState) -> None:
             each = hook_span(f"Tensor.{name}", Phase.TRANSFER)
             patches.put(tensor, name, syncing_device(fn, counter, each, state.quiet))
         else:
-            wrap = syncing_with if name in ("cpu", "numpy") else syncing
-            patches.put(tensor, name, wrap(fn, tally(counter).bump, state.quiet))
+            patches.put(tensor, name, syncing(fn, tally(counter), state.quiet))
     for name in ("to", "cuda") if devices else ():
         if not is_wrapper(getattr(tensor, name)):
             fn = getattr(tensor, name)

@@ -83,12 +83,13 @@ def note_loss(roots: object, state: HookState) -> None:
 
 
 @skipped_by_warnings
-def compiling(fn: Method[S, P, R]) -> Method[S, P, R]:
-    """Count what torch.compile compiles, and what it recompiles."""
+def compiling(fn: Method[S, P, R], patches: Patches) -> Method[S, P, R]:
+    """Count what torch.compile compiles, and what it recompiles. Before the first time, prepare the hooks for it."""
 
     @functools.wraps(fn)
     def run_start_callbacks(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
+            patches.use_python()
             if recording():
                 note(_COMPILED, 1)
                 if args and is_again(str(getattr(args[0], "compile_id", ""))):
@@ -111,7 +112,7 @@ def on_callbacks(module: ModuleType, patches: Patches, state: HookState) -> None
     """Listen to torch.compile."""
     handler = module.CompilationCallbackHandler
     if not is_wrapper(handler.run_start_callbacks):
-        patches.put(handler, "run_start_callbacks", compiling(handler.run_start_callbacks))
+        patches.put(handler, "run_start_callbacks", compiling(handler.run_start_callbacks, patches))
 
 
 SUBJECT = Subject(on_import={"torch._dynamo.callback": on_callbacks})
