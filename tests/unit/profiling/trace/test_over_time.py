@@ -18,7 +18,7 @@ STEP, LOSS, OUTER = "env.step", "loss", "rollout"
 def switch(run: Run, off: tuple[str, ...]) -> None:
     """End a block; time all but these spans in the next."""
     recorder = run.recorder
-    recorder._drain()
+    recorder._take_events()
     recorder._tally()
     recorder._fold(run.now, recorder._governor.dark)
     recorder._governor.dark = bool(off)

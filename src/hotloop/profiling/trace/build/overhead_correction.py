@@ -34,7 +34,7 @@ class Costs:
     wrapper_ns: dict[int, float]
     """Cost of the hook's wrapper by code, paid also when a call is only counted."""
     within_ns: dict[int, float] = field(default_factory=dict)
-    """By code, what the wrapper takes of a call's own time."""
+    """By code, what the wrapper takes of a timed call's own time."""
     counted_ns: float = 0.0
     """Cost of a call that is only counted."""
     counted_in: frozenset[int] = frozenset()
@@ -82,12 +82,12 @@ def _costs_below(by_id: dict[int, Entry], factor: dict[int, float], costs: Costs
         if entry.kind != "span":
             continue
         every = entry.calls * factor[entry.id]
-        wrapper = costs.wrapper_ns.get(entry.code, 0.0) + costs.within_ns.get(entry.code, 0.0)
+        wrapper, within = costs.wrapper_ns.get(entry.code, 0.0), costs.within_ns.get(entry.code, 0.0)
         counted_ns = 0.0 if entry.code in costs.counted_in else costs.counted_ns
         above = entry.parent
         while above in by_id:
             timed = min(entry.calls * factor[above], every)
-            span_ns = costs.inside_ns + costs.outside_ns
+            span_ns = costs.inside_ns + costs.outside_ns + within
             below[above] += timed * span_ns + (every - timed) * counted_ns + every * wrapper
             above = by_id[above].parent
     return below

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hotloop.counters import IN_TIMED_CALLS
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, of_windows, sum_by
-from hotloop.profiling.trace.reading.names import Nodes
+from hotloop.profiling.trace.reading.names import Names, Nodes
 
 Floats = NDArray[np.float64]
 LEAST_TIMED = 5
@@ -40,6 +41,20 @@ def call_scales(windows: Table, spans: Table, nodes: Nodes) -> dict[int, float]:
     begun = sum_by(spans["code"], spans["timed"] + spans["counted"])
     timed = sum_by(_codes(windows, nodes), windows["calls"])
     return {code: begun[code] / n for code, n in timed.items() if n and begun.get(code)}
+
+
+def scaled_counters(counters: Table, names: Names, by_code: dict[int, float]) -> Table:
+    """Scale up what hooks counted in timed calls only."""
+    partial = [code for code, name in names.counters.items() if name in IN_TIMED_CALLS]
+    factors = {code: factor for code, factor in by_code.items() if factor != 1 and names.spans[code].hook}
+    if not partial or not factors:
+        return counters
+    codes = _codes(counters, names.nodes)
+    factor = np.ones(len(codes))
+    for code, by in factors.items():
+        factor[codes == code] = by
+    factor[~np.isin(counters["counter"], partial)] = 1.0
+    return {**counters, "amount": np.rint(counters["amount"] * factor).astype(np.int64)}
 
 
 def _time_scales(windows: Table, spans: Table, nodes: Nodes, kept: set[int]) -> dict[int, float]:
