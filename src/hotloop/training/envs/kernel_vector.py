@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from gymnasium import spaces
@@ -13,6 +14,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from hotloop.training.array_pool import ArrayPool
 from hotloop.training.envs import autoreset
 from hotloop.training.envs.gym_types import Flags, Frame, Info, LaneValues, Observations, StepResult
 from hotloop.training.envs.numba_tools import random_states
@@ -60,37 +62,39 @@ class LaneThreads:
             self._pool = None
 
 
-class StepOutputs(Protocol):
-    """The results of a step that every game has."""
+class Outputs(NamedTuple):
+    """Results of one step. The planes, the numbers or both have no columns."""
 
-    @property
-    def reward(self) -> NDArray[np.float32]: ...  # noqa: D102
-    @property
-    def terminated(self) -> Flags: ...  # noqa: D102
-    @property
-    def truncated(self) -> Flags: ...  # noqa: D102
-    @property
-    def info(self) -> NDArray[np.int32]:
-        """One row [N] for each of `info_names`, then the code of the cause; after the reset, like observations."""
-        ...
-
-    @property
-    def final_info(self) -> NDArray[np.int32]:
-        """The same before the reset."""
-        ...
-
-
-Outputs = TypeVar("Outputs", bound=StepOutputs)
+    planes: NDArray[np.uint8]
+    """[N, P]: the observation, after the reset if the episode ended in this step."""
+    final_planes: NDArray[np.uint8]
+    """[N, P]: the observation before that reset; the same array unless resets happen in the same step."""
+    numbers: NDArray[np.float32]
+    """[N, F]"""
+    final_numbers: NDArray[np.float32]
+    """[N, F]"""
+    reward: NDArray[np.float32]
+    terminated: Flags
+    truncated: Flags
+    info: NDArray[np.int32]
+    """One row [N] for each of `info_names`, then the code of the cause; after the reset, like observations."""
+    final_info: NDArray[np.int32]
+    """The same before the reset."""
 
 
-class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Generic[Outputs]):
-    """N games stepped by one kernel call. A subclass provides the game: `_outputs`, `_run`, `_observations`, ...
+class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
+    """N games stepped by one kernel call. A subclass provides the game: `_run`, `_drawer`, `_check_restored`.
+
+    By default a game whose episode ends is reset in the same step (`autoreset_mode`). The step's `info` then has
+    `final_obs` and `final_info` with the masks `_final_obs` and `_final_info`. `final_obs` [N, ...] has a row for every
+    game: where no episode ended it equals the observation, so `info.get("final_obs", obs)` is the true next observation
+    of every game. The caller may keep every array returned, change it, or store it in a replay buffer without a copy.
 
     Attributes:
         game: Name of the game.
         each: What messages call one lane.
         fps: Frames per second of a rendered episode.
-        info_names: Entries of an info, in the order of the rows of `StepOutputs.info`.
+        info_names: Entries of an info, in the order of the rows of `Outputs.info`.
         cause_names: Why an episode ended, by the kernel's code, objects.
         over_column: Column of `vitals` that tells whether an episode has ended.
         random_column: Column of `vitals` with the random state.
@@ -130,6 +134,10 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
         self.single_observation_space, self.single_action_space = spaces_of_one
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._shape = shape = spaces_of_one[0].shape
+        real = spaces_of_one[0].dtype == np.float32
+        self._planes = ArrayPool((self.num_envs, 0 if real else math.prod(shape)), np.uint8)
+        self._numbers_shape = (self.num_envs, math.prod(shape) if real else 0)
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self._was_reset = False
@@ -224,18 +232,33 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
 
     def _outputs(self) -> Outputs:
         """Allocate the results of a step."""
-        raise NotImplementedError
-
-    def _run(self, actions: NDArray[np.int64], out: Outputs, resetting: bool = False) -> int:
-        """Step all games; return how many episodes ended. Only if `resetting`, actions of `autoreset` are valid."""
-        raise NotImplementedError
+        n, shape, empty = self.num_envs, self._numbers_shape, np.empty
+        planes, numbers, rows = self._planes.take(), empty(shape, np.float32), len(self.info_names) + 1
+        return Outputs(
+            planes,
+            self._planes.take() if self._same_step else planes,
+            numbers,
+            empty(shape, np.float32) if self._same_step else numbers,
+            empty(n, np.float32),
+            empty(n, np.bool_),
+            empty(n, np.bool_),
+            empty((rows, n), np.int32),
+            empty((rows, n), np.int32),
+        )
 
     def _observations(self, out: Outputs) -> Observations:
         """Return the observations after the step."""
-        raise NotImplementedError
+        return self._shaped(out.planes, out.numbers)
 
     def _final_observations(self, out: Outputs, over: Flags) -> Observations | NDArray[np.object_]:
         """Return the observations before games where `over` is true were reset."""
+        return self._shaped(out.final_planes, out.final_numbers)
+
+    def _shaped(self, planes: NDArray[np.uint8], numbers: NDArray[np.float32]) -> Observations:
+        return numbers if self._numbers_shape[1] else planes.reshape(self.num_envs, *self._shape)
+
+    def _run(self, actions: NDArray[np.int64], out: Outputs, resetting: bool = False) -> int:
+        """Step all games; return how many episodes ended. Only if `resetting`, actions of `autoreset` are valid."""
         raise NotImplementedError
 
     def _drawer(self, as_text: bool) -> Callable[[int], Frame]:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Generic
-
 import gymnasium
 import numpy as np
 
 from hotloop.training.envs.gym_types import Frame, Info, Observations
-from hotloop.training.envs.kernel_vector import KernelVectorEnv, Outputs
+from hotloop.training.envs.kernel_vector import KernelVectorEnv
 
 
-class SingleEnv(gymnasium.Env[Observations, int], Generic[Outputs]):
+class SingleEnv(gymnasium.Env[Observations, int]):
     """The only lane of a vector environment.
 
     Args:
         lane: A vector environment of size 1 with autoreset disabled.
     """
 
-    def __init__(self, lane: KernelVectorEnv[Outputs]) -> None:
+    def __init__(self, lane: KernelVectorEnv) -> None:
         self._lane = lane
         self.render_mode = lane.render_mode
         self.observation_space = lane.single_observation_space

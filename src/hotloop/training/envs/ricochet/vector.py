@@ -1,7 +1,4 @@
-"""Many boards of Ricochet Robots behind Gymnasium's `VectorEnv`.
-
-The caller may keep every array returned, change it, or store it in a replay buffer without a copy.
-"""
+"""Many boards of Ricochet Robots behind Gymnasium's `VectorEnv`."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.array_pool import ArrayPool
 from hotloop.training.envs import autoreset
 from hotloop.training.envs.gym_types import Flags, Frame, Info, Observations
-from hotloop.training.envs.kernel_vector import KernelVectorEnv
+from hotloop.training.envs.kernel_vector import KernelVectorEnv, Outputs
 from hotloop.training.envs.ricochet import memory_layout, render
 from hotloop.training.envs.ricochet.config import (
     CAUSES,
@@ -28,12 +25,11 @@ from hotloop.training.envs.ricochet.config import (
     PICTURE,
     RGB,
     STOPS,
-    SYMBOLIC,
     UNKNOWN,
     RicochetConfig,
 )
 from hotloop.training.envs.ricochet.kernels import restore, step_range
-from hotloop.training.envs.ricochet.memory_layout import CELLS, Boards, Outputs, Rules
+from hotloop.training.envs.ricochet.memory_layout import CELLS, Boards, Rules
 from hotloop.training.envs.ricochet.puzzle import Puzzles, check
 from hotloop.training.envs.ricochet.rgb_observation import Pictures
 from hotloop.training.envs.ricochet.solver import MAX_MOVES, new_search
@@ -54,14 +50,11 @@ BOUNDS = {
 """Allowed range of the columns of `State.vitals` on any board."""
 
 
-class RicochetVectorEnv(KernelVectorEnv[Outputs]):
-    """N boards of Ricochet Robots, stepped by one kernel call.
+class RicochetVectorEnv(KernelVectorEnv):
+    """N boards of Ricochet Robots, stepped by one kernel call; `KernelVectorEnv` says what a step returns.
 
-    By default a board whose episode ends is replaced by another in the same step (`autoreset_mode`). The step's `info`
-    then has `final_obs` and `final_info` with the masks `_final_obs` and `_final_info`. `final_obs` [N, ...] has a row
-    for every board: where no episode ended it equals the observation, so `info.get("final_obs", obs)` is the true next
-    observation of every board. With `rgb` it is instead an array of N objects, None where no episode ended, as in
-    Gymnasium: a second copy of all pictures would take as long as the step itself.
+    With `rgb`, `final_obs` is an array of N objects, None where no episode ended, as in Gymnasium: a second copy of all
+    pictures would take as long as the step itself.
 
     Args:
         num_envs: N.
@@ -99,9 +92,10 @@ class RicochetVectorEnv(KernelVectorEnv[Outputs]):
         self._saved = {"vitals": self._state.vitals, "robots": self._state.robots, "walls": self._state.walls}
         self._boards = _load_boards(config)
         self._searches = [new_search() for _ in range(self.threads)]
-        self._planes = ArrayPool(self._state.layer.shape, np.uint8)
-        self._numbers_shape = (self.num_envs, config.numbers if observation == SYMBOLIC else 0)
-        self._pictures = Pictures(self._state, config, self._threads) if observation == RGB else None
+        self._pictures: Pictures | None = None
+        if observation == RGB:
+            self._pictures = Pictures(self._state, config, self._threads)
+            self._planes = ArrayPool((self.num_envs, 0), np.uint8)  # the kernel does not observe
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Info | None = None
@@ -147,35 +141,13 @@ class RicochetVectorEnv(KernelVectorEnv[Outputs]):
             )
         return sum(results)
 
-    def _outputs(self) -> Outputs:
-        n, empty = self.num_envs, np.empty
-        planes = self._planes.take()
-        numbers = empty(self._numbers_shape, np.float32)
-        return Outputs(
-            planes,
-            self._planes.take() if self._same_step else planes,
-            numbers,
-            empty(self._numbers_shape, np.float32) if self._same_step else numbers,
-            empty((n, MAX_ROBOTS), np.uint8),
-            empty(n, np.float32),
-            empty(n, np.bool_),
-            empty(n, np.bool_),
-            empty((3, n), np.int32),
-            empty((3, n), np.int32),
-        )
-
     def _observations(self, out: Outputs) -> Observations:
-        if self._pictures is not None:
-            return self._pictures.draw()
-        return out.numbers if self._rules.observation == SYMBOLIC else self._shaped(out.planes)
+        return super()._observations(out) if self._pictures is None else self._pictures.draw()
 
     def _final_observations(self, out: Outputs, over: Flags) -> Observations | NDArray[np.object_]:
-        if self._pictures is not None:
-            return self._pictures.draw_final(out.final_robots, over)
-        return out.final_numbers if self._rules.observation == SYMBOLIC else self._shaped(out.final_planes)
-
-    def _shaped(self, planes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return planes.reshape(self.num_envs, self.config.planes, self.config.size, self.config.size)
+        if self._pictures is None:
+            return super()._final_observations(out, over)
+        return self._pictures.draw_final(self._state.final_robots, over)
 
     def _drawer(self, as_text: bool) -> Callable[[int], Frame]:
         return functools.partial(render.write if as_text else render.draw, self.puzzles())

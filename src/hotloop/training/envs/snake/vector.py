@@ -1,7 +1,4 @@
-"""Many games of Snake behind Gymnasium's `VectorEnv`.
-
-Every array returned is newly allocated, so the caller may keep it, change it, or store it in a replay buffer.
-"""
+"""Many games of Snake behind Gymnasium's `VectorEnv`."""
 
 from __future__ import annotations
 
@@ -14,23 +11,18 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from hotloop.training.envs import autoreset
-from hotloop.training.envs.gym_types import Flags, Frame, Observations
-from hotloop.training.envs.kernel_vector import KernelVectorEnv
+from hotloop.training.envs.gym_types import Frame
+from hotloop.training.envs.kernel_vector import KernelVectorEnv, Outputs
 from hotloop.training.envs.snake import memory_layout, render
-from hotloop.training.envs.snake.config import ACTIONS, CAUSES, FEATURES, GRID, LEVELS, SnakeConfig
+from hotloop.training.envs.snake.config import ACTIONS, CAUSES, FEATURES, LEVELS, SnakeConfig
 from hotloop.training.envs.snake.kernels import step_range
-from hotloop.training.envs.snake.memory_layout import Outputs, Rules, State
+from hotloop.training.envs.snake.memory_layout import Rules, State
 from hotloop.training.envs.snake.state_checks import check_games
 from hotloop.training.envs.validate import action_error, build_config
 
 
-class SnakeVectorEnv(KernelVectorEnv[Outputs]):
-    """N games of Snake, stepped by one kernel call.
-
-    By default a game whose episode ends is reset in the same step (`autoreset_mode`). The step's `info` then has
-    `final_obs` and `final_info` with the masks `_final_obs` and `_final_info`. `final_obs` [N, ...] has a row for every
-    game: where no episode ended it equals the observation, so `info.get("final_obs", obs)` is the true next observation
-    of every game.
+class SnakeVectorEnv(KernelVectorEnv):
+    """N games of Snake, stepped by one kernel call; `KernelVectorEnv` says what a step returns.
 
     Args:
         num_envs: N.
@@ -58,10 +50,12 @@ class SnakeVectorEnv(KernelVectorEnv[Outputs]):
         one = observation_space(config), spaces.Discrete(ACTIONS[config.actions])
         super().__init__(num_envs, one, render_mode, autoreset_mode, threads)
         self._rules = _make_rules(config, autoreset.CODES[self.autoreset_mode])
-        self._state = _make_state(self.num_envs, config)
+        self._state = State(
+            vitals=np.zeros((self.num_envs, 7), np.int64),
+            rows=np.zeros((self.num_envs, config.board), np.uint64),
+            body=np.zeros((self.num_envs, config.cells), np.int16),
+        )
         self._vitals, self._saved = self._state.vitals, self._state._asdict()
-        self._features_shape = (self.num_envs, FEATURES[config.features])
-        self._grid_shape = (self.num_envs, 3 * config.cells if config.features == "grid" else 0)
 
     def picture(self, i: int) -> render.Picture:
         """Return what is needed to draw game i."""
@@ -83,31 +77,6 @@ class SnakeVectorEnv(KernelVectorEnv[Outputs]):
         if ended[0] < 0:
             raise action_error(actions, rules.actions - 1, "game")
         return sum(ended)
-
-    def _outputs(self) -> Outputs:
-        n, empty = self.num_envs, np.empty
-        features = empty(self._features_shape, np.float32)
-        grid = empty(self._grid_shape, np.uint8)
-        return Outputs(
-            features,
-            empty(self._features_shape, np.float32) if self._same_step else features,
-            grid,
-            empty(self._grid_shape, np.uint8) if self._same_step else grid,
-            empty(n, np.float32),
-            empty(n, np.bool_),
-            empty(n, np.bool_),
-            empty((4, n), np.int32),
-            empty((4, n), np.int32),
-        )
-
-    def _observations(self, out: Outputs) -> Observations:
-        return self._shaped(out.grid) if self._rules.level == GRID else out.features
-
-    def _final_observations(self, out: Outputs, over: Flags) -> Observations:
-        return self._shaped(out.final_grid) if self._rules.level == GRID else out.final_features
-
-    def _shaped(self, grid: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return grid.reshape(self.num_envs, self.config.board, self.config.board, 3)
 
     def _drawer(self, as_text: bool) -> Callable[[int], Frame]:
         show = render.write if as_text else render.draw
@@ -139,12 +108,4 @@ def _make_rules(config: SnakeConfig, autoreset_code: int) -> Rules:
         step=float(rewards.step),
         shaping=float(rewards.shaping),
         timeout=float(rewards.timeout),
-    )
-
-
-def _make_state(num_envs: int, config: SnakeConfig) -> State:
-    return State(
-        vitals=np.zeros((num_envs, 7), np.int64),
-        rows=np.zeros((num_envs, config.board), np.uint64),
-        body=np.zeros((num_envs, config.cells), np.int16),
     )
