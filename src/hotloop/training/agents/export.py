@@ -17,7 +17,7 @@ from hotloop.training.run import checkpoint
 from hotloop.training.run.saved_training import ALONE, read_saved
 
 if TYPE_CHECKING:
-    from hotloop.training.learn.learner import Learner
+    from hotloop.training.learn.learner import KernelLearner
 
 MOMENTS = (".adam_mean.", ".adam_square.")
 KEPT = ("pipeline", "config", "counts", "best")
@@ -46,7 +46,7 @@ def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
     return target
 
 
-def with_moments(saved: Mapping[str, np.ndarray], learner: Learner) -> dict[str, np.ndarray]:
+def with_moments(saved: Mapping[str, np.ndarray], learner: KernelLearner) -> dict[str, np.ndarray]:
     """Return the arrays of an exported agent, completed with the Adam moments of this new learner."""
     own = {name: array for name, array in learner.tensors().items() if _is_moment(name)}
     return own | dict(saved)

@@ -7,8 +7,9 @@ a checkpoint does not depend on the kernel that wrote it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import psutil
@@ -117,6 +118,44 @@ class FlatNetwork:
             for kind, flat in kinds.items()
             for name, view in views(self.network, flat).items()
         }
+
+
+class NetworkState:
+    """A network with Adam's moments, and the number of updates done.
+
+    Args:
+        network: On its device.
+        name: Prefix of its tensors in a checkpoint.
+        device: Where it computes.
+    """
+
+    def __init__(self, network: nn.Module, name: str, device: str) -> None:
+        self.device = device
+        self.flat = FlatNetwork(network)
+        self.updates = 0
+        self._name = name
+
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        return self.flat.checkpoint_tensors(self._name)
+
+
+class TargetState(Generic[NetworkT]):
+    """An online network with Adam's moments, a target network that begins as its copy, and the number of updates."""
+
+    def __init__(self, network: NetworkT, device: str) -> None:
+        self.device = device
+        self.network = network
+        self.target_network = copy.deepcopy(network).requires_grad_(False)
+        self.target_weights: Tensor = flatten(self.target_network)
+        self.online = FlatNetwork(network)
+        self.updates = 0
+
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        target = views(self.target_network, self.target_weights)
+        named = {f"target.weights.{name}": view for name, view in target.items()}
+        return self.online.checkpoint_tensors("online") | named
 
 
 def copy_to_host(tensors: Mapping[str, Tensor]) -> Arrays:

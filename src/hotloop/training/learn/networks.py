@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
 
+Convs = tuple[tuple[int, int, int], ...]
+"""Channels, kernel and stride of each convolution."""
+
 
 @dataclass(frozen=True, slots=True)
 class QShape:
@@ -62,6 +65,23 @@ def check_rows(what: str, shape: tuple[int, ...], observation: tuple[int, ...]) 
             f"{what} has shape {shape}: the network was made for observations of {observation}; "
             f"give ({', '.join(map(str, ('N', *observation)))})"
         )
+
+
+def conv_sides(side: int, convs: Convs) -> list[int]:
+    """Return the side of the frames, and of the output of each convolution; below 1 if the frames are too small."""
+    sides = [side]
+    for _, kernel, stride in convs:
+        sides.append((sides[-1] - kernel) // stride + 1)
+    return sides
+
+
+def make_convs(inputs: int, convs: Convs, bias: bool = True) -> nn.ModuleList:
+    """Make the convolutions that read frames of this number of channels."""
+    channels = [inputs, *(each[0] for each in convs)]
+    return nn.ModuleList(
+        nn.Conv2d(n, m, kernel, stride, bias=bias)
+        for (n, m), (_, kernel, stride) in zip(pairwise(channels), convs, strict=True)
+    )
 
 
 class NoisyLinear(nn.Module):

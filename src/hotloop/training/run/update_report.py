@@ -15,7 +15,7 @@ import torch
 
 from hotloop.clock import now_ns
 from hotloop.training.learn.sac.learner import SAC, as_span
-from hotloop.training.learn.sac.networks import TWINS, SACShape, conv_sides
+from hotloop.training.learn.sac.networks import TWINS, SACShape
 from hotloop.training.learn.sac.state import PHASES
 
 EVERY = 10
@@ -162,7 +162,7 @@ def conv_macs(shape: SACShape) -> list[int]:
     """Return the multiplications of each convolution for one observation."""
     if not shape.has_frames:
         return []
-    channels, sides = [shape.observation[0], *(each[0] for each in shape.convs)], conv_sides(shape)
+    channels, sides = [shape.observation[0], *(each[0] for each in shape.convs)], shape.sides
     return [
         channels[k] * channels[k + 1] * kernel**2 * sides[k + 1] ** 2 for k, (_, kernel, _) in enumerate(shape.convs)
     ]

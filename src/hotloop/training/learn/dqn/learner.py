@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, Kernel, QRule, Transitions, Updated
+from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, QRule, Transitions, Updated
 from hotloop.training.learn.learner import (
     NoisyLearner,
     TransitionBatch,
@@ -16,6 +17,10 @@ from hotloop.training.learn.learner import (
     random_observations,
 )
 from hotloop.training.learn.networks import check_rows
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.dqn.numba_kernel import FusedMLP
+    from hotloop.training.learn.dqn.torch_kernels import Plain
 
 KERNELS = ("torch", "torch-fused", "compile", "numba")
 
@@ -26,7 +31,7 @@ def _supported(state: DQNState) -> list[str]:
     return [name for name in KERNELS if name != "numba" or (small and state.rule.numba and state.device == "cpu")]
 
 
-def _make_kernel(name: str, state: DQNState) -> Kernel:
+def _make_kernel(name: str, state: DQNState) -> Plain | FusedMLP:
     check_kernel(name, KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
         from hotloop.training.learn.dqn.numba_kernel import FusedMLP
@@ -38,7 +43,7 @@ def _make_kernel(name: str, state: DQNState) -> Kernel:
     return kernels[name](state)
 
 
-class DQN(NoisyLearner[DQNConfig, DQNState, Kernel]):
+class DQN(NoisyLearner[DQNConfig, DQNState, "Plain | FusedMLP"]):
     """A Q-learning agent: acts, learns from batches, and can be saved.
 
     Args:

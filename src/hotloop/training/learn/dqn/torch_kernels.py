@@ -55,7 +55,7 @@ class Plain:
         self.optimiser = self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
 
     def update(self, batch: TransitionBatch, noise: F32 | None) -> Updated:
-        """Do K updates."""
+        """Do K updates with K · B rows. Noise is `[K, 2, noise_size]`, for the online and the target network."""
         state, rows = self.state, Rows(batch, noise, self.state)
         losses, errors = [], []
         for k in range(rows.updates):
@@ -86,7 +86,7 @@ class Plain:
 
     @torch.no_grad()
     def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
-        """Values of all actions."""
+        """Values `[N, A]` of the online network, with noise `[noise_size]`."""
         network, device = self.state.network, self.state.device
         noise_tensor = None if noise is None else torch.from_numpy(noise).to(device)
         output = network(torch.from_numpy(np.ascontiguousarray(obs)).to(device), noise_tensor)

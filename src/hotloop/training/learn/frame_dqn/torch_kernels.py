@@ -24,7 +24,7 @@ from hotloop.training.learn.frame_dqn.state import (
     check_frames,
     statistics,
 )
-from hotloop.training.learn.kernels.frame_input import fold_frames, fold_weights
+from hotloop.training.learn.kernels.frame_input import fold_frames, fold_of, fold_weights
 from hotloop.training.learn.learner import TimePhase
 
 Rows = tuple[NDArray, ...]
@@ -41,7 +41,7 @@ class FoldedForward:
     def __init__(self, shape: FrameQShape, device: str) -> None:
         _, kernel, stride = shape.convs[0]
         self._shape, self._device = shape, device
-        self._fold = stride if kernel % stride == 0 and shape.observation[1] % stride == 0 else 1
+        self._fold = fold_of(kernel, stride, shape.observation[1])
         self._stride = stride // self._fold
 
     def input(self, obs: NDArray) -> Tensor:

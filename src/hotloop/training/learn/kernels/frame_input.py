@@ -115,6 +115,11 @@ def fold_frames(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] |
     return torch.from_numpy(out).permute(0, 3, 1, 2)
 
 
+def fold_of(kernel: int, stride: int, side: int) -> int:
+    """Return by how much to fold frames of a side for a convolution; 1 if it cannot be folded."""
+    return stride if kernel % stride == 0 and side % stride == 0 else 1
+
+
 def fold_weights(weight: Tensor, fold: int) -> Tensor:
     """Convert weights [O, C, n · k, n · k] of a stride-k convolution to [O, C · k · k, n, n] for stride 1."""
     outputs, channels, side, _ = weight.shape

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.training.learn.learner import F32, KernelLearner, check_kernel, check_row_count, random_observations
 from hotloop.training.learn.networks import check_rows
-from hotloop.training.learn.ppo.state import Kernel, PPOConfig, PPORule, PPOState, PPOUpdated, Rollout
+from hotloop.training.learn.ppo.state import PPOConfig, PPORule, PPOState, PPOUpdated, Rollout
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.ppo.numba_kernel import FusedMLP
+    from hotloop.training.learn.ppo.torch_kernels import Plain
 
 PPO_KERNELS = ("torch", "numba")
 
@@ -41,7 +45,7 @@ def _supported(state: PPOState) -> list[str]:
     return list(PPO_KERNELS) if small and state.rule.numba else ["torch"]
 
 
-def _make_kernel(name: str, state: PPOState) -> Kernel:
+def _make_kernel(name: str, state: PPOState) -> Plain | FusedMLP:
     check_kernel(name, PPO_KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
         from hotloop.training.learn.ppo.numba_kernel import FusedMLP
@@ -52,7 +56,7 @@ def _make_kernel(name: str, state: PPOState) -> Kernel:
     return Plain(state)
 
 
-class PPO(KernelLearner[PPOConfig, PPOState, Kernel]):
+class PPO(KernelLearner[PPOConfig, PPOState, "Plain | FusedMLP"]):
     """A policy-gradient agent: acts, learns from rollouts, and can be saved.
 
     Args:

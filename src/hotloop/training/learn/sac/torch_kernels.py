@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as f
 
 from hotloop.training.learn.flat_params import FlatNetwork
-from hotloop.training.learn.kernels.frame_input import fold_frames, fold_weights
+from hotloop.training.learn.kernels.frame_input import fold_frames, fold_of, fold_weights
 from hotloop.training.learn.learner import TimePhase
 from hotloop.training.learn.sac.networks import TWINS, Body, Critics, FrameEncoder, squash
 from hotloop.training.learn.sac.state import ADAM_EPS, PHASES, Noise, SACState
@@ -199,8 +199,7 @@ class Lean(Plain):
 
     def __init__(self, state: SACState) -> None:
         config = state.config
-        first = config.shape.convs[0] if config.shape.has_frames else (0, 1, 1)
-        self._fold = first[2] if first[1] % first[2] == 0 and config.shape.observation[-1] % first[2] == 0 else 1
+        self._fold = fold_of(*config.shape.convs[0][1:], config.shape.observation[-1])
         super().__init__(state)
         if config.compiled:
             self.goal = torch.compile(self.goal, dynamic=False)
