@@ -19,7 +19,7 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.state_checks import object_in
-from hotloop.training.tasks import mario, mario_setup
+from hotloop.training.tasks import mario
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -195,7 +195,7 @@ class Agent:
         self.config = config
         self.observation_shape = (config.stack, config.size, config.size)
         kernel = "lean" if config.kernel == "auto" else config.kernel
-        learner, rule = mario_setup.learner_config(config), FrameQRule(q_goal, q_loss, move_target)
+        learner, rule = mario.learner_config(config), FrameQRule(q_goal, q_loss, move_target)
         self.learner = FrameDQN(learner, rule, seed=config.seed, kernel=kernel, device=config.device)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
@@ -232,7 +232,7 @@ class Training:
             "td_error": float(np.mean(metrics.td_abs)) if metrics is not None else None,
             "epsilon": self.exploration.epsilon(self.counts.env_steps),
             "buffer_fill": len(self.replay) / self.replay.capacity,
-            "gpu_busy": mario_setup.gpu_busy(),
+            "gpu_busy": mario.gpu_busy(),
             **self.stats.scalars(self.counts.updates),
         }
 
@@ -259,7 +259,7 @@ class Training:
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint. All consoles start new episodes."""
         self.agent.learner.load(saved.group("learner"))
-        self.replay.restore(saved.group("replay"), actions=mario_setup.ACTIONS[self.config.actions])
+        self.replay.restore(saved.group("replay"), actions=mario.ACTIONS[self.config.actions])
         self.replay.cut()
         self.episodes.restore(saved.group("episodes"))
         self.rng.bit_generator.state = saved.random_state()
@@ -375,17 +375,17 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
     config: Config = run.config
-    mario_setup.check_resume(run.checkpoint, config)
+    mario.check_resume(run.checkpoint, config)
     with run.preparing("learner"):
-        kernel, note = mario_setup.settle(agent.learner, config)
+        kernel, note = mario.settle(agent.learner, config)
         config = replace(config, kernel=kernel)
     if note:
         run.say(note)
     with run.preparing("replay"):
-        replay = mario_setup.make_replay(config)
+        replay = mario.make_replay(config)
     with run.preparing("consoles"):
-        exploration = mario_setup.explored(config)
-        collector = mario_setup.make_collector(config, replay, agent.learner, exploration)
+        exploration = mario.explored(config)
+        collector = mario.make_collector(config, replay, agent.learner, exploration)
     rng, episodes, stats = np.random.default_rng([config.seed]), Episodes(config.lanes), CollectorStats(config.epoch)
     training = Training(config, collector, replay, agent, exploration, rng, Counts(), episodes, stats)
     if run.checkpoint is not None:

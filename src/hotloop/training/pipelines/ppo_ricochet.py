@@ -20,7 +20,7 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.state_checks import count_in, take_like
-from hotloop.training.tasks import ricochet, ricochet_setup
+from hotloop.training.tasks import ricochet
 from hotloop.training.tasks.curriculum import Solved
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Config(ricochet.GameOptions):
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
     """Maximum norm of the gradient; 0 turns clipping off."""
-    precision: ricochet_setup.Precision = "auto"
+    precision: ricochet.Precision = "auto"
     """Precision of the passes in an update; auto: bfloat16 on GPUs that support it, otherwise float32."""
     kernel: Literal["auto", "torch"] = "auto"
     """Implementation of the update; there is only one."""
@@ -119,9 +119,7 @@ class Agent:
         from hotloop.training.learn import BoardPPO
 
         self.config = config
-        self.learner = BoardPPO(
-            ricochet_setup.learner_config(config), board_loss, seed=config.seed, device=config.device
-        )
+        self.learner = BoardPPO(ricochet.learner_config(config), board_loss, seed=config.seed, device=config.device)
         shape = self.learner.config.shape
         self.observation_shape = shape.observation
         self.taught: tuple[int, ...] = shape.planes.observation if config.auxiliary else ()
@@ -341,7 +339,7 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
     require_device(config.device)
     config, options = (
-        replace(config, precision=ricochet_setup.resolve_precision(config.precision, config.device)),
+        replace(config, precision=ricochet.resolve_precision(config.precision, config.device)),
         options or OPTIONS,
     )
     with (

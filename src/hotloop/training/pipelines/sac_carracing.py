@@ -25,9 +25,8 @@ from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.run.warm_up import settle_kernel
-from hotloop.training.tasks import carracing, carracing_setup
-from hotloop.training.tasks.frame_stack import FrameStacks
-from hotloop.training.tasks.game import training_seeds
+from hotloop.training.tasks import carracing
+from hotloop.training.tasks.game import FrameStacks, training_seeds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,7 +181,7 @@ class Agent:
             move_target=move_target,
         )
         self.learner = SAC(
-            carracing_setup.learner_config(config), rule, seed=config.seed, kernel=kernel, device=config.device
+            carracing.learner_config(config), rule, seed=config.seed, kernel=kernel, device=config.device
         )
 
     def act(self, obs: np.ndarray) -> np.ndarray:
@@ -350,8 +349,8 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
         frames, _ = env.reset(seed=training_seeds(config.seed, config.envs, np.uint32))
         stacks = FrameStacks(frames, config.stack)
     with run.preparing("replay"):
-        replay = carracing_setup.make_replay(config, frames, config.buffer)
-        carracing_setup.rehearse(config, frames)
+        replay = carracing.make_replay(config, frames, config.buffer)
+        carracing.rehearse(config, frames)
     with run.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, 1))
         agent.learner.greedy(stacks.seen)

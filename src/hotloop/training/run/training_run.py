@@ -27,9 +27,8 @@ from hotloop.training.run.checkpoint_saver import Saver, not_finite, reason_of
 from hotloop.training.run.config_checks import Config
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import CSV, Scalars, check_tensorboard, check_wandb
-from hotloop.training.run.interval import Interval
 from hotloop.training.run.options import Options
-from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.phase_timer import Interval, Laps
 from hotloop.training.run.progress import Bar
 from hotloop.training.run.recording import NoRecording, Recording, RunInfo
 from hotloop.training.run.result import Result, peak_rss_bytes

@@ -1,26 +1,31 @@
-"""CarRacing for its pipeline: options, environments, and laps on held-out tracks."""
+"""CarRacing for its pipeline: options, environments, laps on held-out tracks, and the parts of the training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hotloop.errors import HotloopError
-from hotloop.training.tasks.frame_stack import FrameStacks
-from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
-from hotloop.training.tasks.terminal_image import as_text
+from hotloop.training.run.configuration import derive
+from hotloop.training.tasks.game import Act, FrameStacks, Played, Position, as_text, held_out_seeds
 
 if TYPE_CHECKING:
     from hotloop.training.envs.carracing import CarRacingVectorEnv
+    from hotloop.training.learn import SACConfig
+    from hotloop.training.pipelines.sac_carracing import Config
+    from hotloop.training.replay import FrameReplay, VectorReplay
 
 PLACE = "environment"
 LIMIT = "max_frames"
 REMEMBERS = False
 OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
 ACTION_SIZE = {"three": 3, "two": 2}
+KERNELS_STRIDES = ((8, 4), (4, 2), (3, 1))
+"""Kernel and stride of the three convolutions."""
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -235,3 +240,45 @@ def _smaller(draw: Callable[[], np.ndarray | None]) -> Callable[[], np.ndarray]:
         return np.asarray(Image.fromarray(image).reduce(2))
 
     return picture
+
+
+def make_replay(config: Config, seen: np.ndarray, capacity: int) -> FrameReplay | VectorReplay:
+    """Make the replay buffer for observations like these, [N, ...]."""
+    from hotloop.training.replay import FrameReplay, VectorReplay
+
+    visual = config.state == "visual"
+    make = partial(FrameReplay, stack=config.stack) if visual else partial(VectorReplay, obs_dtype=seen.dtype)
+    return make(
+        capacity,
+        len(seen),
+        seen.shape[1:],
+        action_shape=(ACTION_SIZE[config.action_form],),
+        action_dtype=np.float32,
+        n_step=config.n_step,
+        gamma=config.gamma,
+    )
+
+
+def rehearse(config: Config, seen: np.ndarray) -> None:
+    """Compile the replay buffer's kernels, using a small copy."""
+    steps = 2 * (config.n_step + config.stack)
+    spare = make_replay(config, seen, steps * len(seen))
+    action = np.zeros((len(seen), ACTION_SIZE[config.action_form]), np.float32)
+    never = np.zeros(len(seen), np.bool_)
+    for _ in range(steps):
+        spare.add(seen, action, action[:, 0], never, never, seen)
+    spare.sample(1, np.random.default_rng(0))
+
+
+def learner_config(config: Config) -> SACConfig:
+    """Return the learner's configuration."""
+    from hotloop.training.learn import SACConfig, SACShape
+
+    if config.state == "vector" and (config.shared or config.shift or config.latent):
+        raise HotloopError(
+            "--state vector: features need no encoder; use --preset vector, or --no-shared --shift 0 --latent 0"
+        )
+    convs = tuple((n, *rest) for n, rest in zip(config.channels, KERNELS_STRIDES, strict=True))
+    actions = ACTION_SIZE[config.action_form]
+    shape = derive(SACShape, config, observation=shape_seen(config), actions=actions, convs=convs)
+    return derive(SACConfig, config, shape=shape)
