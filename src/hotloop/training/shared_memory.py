@@ -75,12 +75,7 @@ class Block:
 
 
 def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
-    """Allocate a block.
-
-    Args:
-        fields: The arrays.
-        where: "memory", "shared", or the path of a new file on disk.
-    """
+    """Allocate a block: in "memory", "shared", or at the path of a new file on disk."""
     size = block_size(fields)
     if where == "memory":
         return Block(anonymous(size), fields)

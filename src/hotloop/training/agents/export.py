@@ -25,15 +25,7 @@ KEPT = ("pipeline", "config", "counts", "best")
 
 
 def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
-    """Save only the agent of a checkpoint.
-
-    Args:
-        path: A checkpoint, or a run directory (its best checkpoint).
-        to: The directory to create.
-
-    Raises:
-        HotloopError: The directory exists, or cannot be created.
-    """
+    """Save only the agent of a checkpoint, or of a run directory's best one, into the new directory `to`."""
     saved, target = read_saved(Path(path), only=["learner"], of_run_best=True), Path(to)
     if target.exists():
         raise HotloopError(f"{target} exists already: name a new directory for the agent, or remove it")

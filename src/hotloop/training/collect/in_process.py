@@ -20,13 +20,7 @@ NS = 1e9
 
 
 class InProcess:
-    """Plays one environment per lane of a replay, one after the other.
-
-    Args:
-        job: Environment and policy.
-        replay: Receives the steps. Nothing else may add to it.
-        weights: Initial weights of the policy.
-    """
+    """Plays one environment per lane of a replay, one after the other. Nothing else may add steps to the replay."""
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights) -> None:
         self._job, self._ring = job, replay.ring

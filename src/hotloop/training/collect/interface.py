@@ -61,15 +61,12 @@ class Policy(Protocol):
         ...
 
     def act(self, seen: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
-        """Choose an action for each of E environments.
+        """Choose actions [E, *action_shape], of the dtype that the replay stores, for E environments.
 
         Args:
             seen: Frame stacks, uint8 [E, stack, *frame_shape], newest frame last; overwritten later.
             steps: Approximate number of steps of all environments so far, for exploration schedules.
             rng: Source of randomness.
-
-        Returns:
-            [E, *action_shape], of the dtype that the replay stores.
         """
         ...
 

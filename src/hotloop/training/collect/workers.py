@@ -71,13 +71,8 @@ class WorkerOptions:
 class Workers:
     """Plays one environment per lane of a shared replay, with the lanes divided among worker processes.
 
-    Workers start with the first `collect`, or with `start`. Use it in a `with` block, or call `close`.
-
-    Args:
-        job: Environment and policy.
-        replay: Receives the steps; made with `storage="shared"`. Nothing else may add to it.
-        weights: Initial weights of the policy.
-        options: Number of workers, and how they are handled.
+    Workers start with the first `collect`, or with `start`. Use it in a `with` block, or call `close`. The replay is
+    made with `storage="shared"`; nothing else may add steps to it.
     """
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights, options: WorkerOptions | None = None) -> None:

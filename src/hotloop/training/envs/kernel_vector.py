@@ -33,13 +33,7 @@ RENDER_MODES = ("rgb_array", "ansi")
 
 
 class LaneThreads:
-    """Splits N environments evenly over threads, of which the calling thread is the first.
-
-    Args:
-        num_envs: N.
-        threads: Number of threads, at most N.
-        name: Prefix of the threads' names.
-    """
+    """Splits N environments evenly over threads, of which the calling thread is the first."""
 
     def __init__(self, num_envs: int, threads: int, name: str) -> None:
         bounds = [num_envs * k // threads for k in range(threads + 1)]
@@ -149,23 +143,14 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
     ) -> tuple[Observations, Info]:
         """Start an episode in every game, or only where `options={"reset_mask": bool [N]}` is true.
 
-        Args:
-            seed: Game i gets seed + i, or the i-th of a sequence; without one, each game's random stream continues.
-            options: `reset_mask`, see above.
-
-        Returns:
-            Observations [N, ...] and info.
+        Game i gets seed + i, or the i-th of a sequence; without a seed, each game's random stream continues.
         """
         return self._start_episodes(self._seed_games(seed, options), autoreset.RESET)
 
     def step(self, actions: NDArray[np.integer]) -> StepResult:
-        """Play one action in every game.
+        """Play one action, a whole number, in every game [N].
 
-        Args:
-            actions: Whole numbers [N].
-
-        Returns:
-            Observations [N, ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
+        Returns observations [N, ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
         """
         over = self._vitals[:, self.over_column] != 0 if self._disabled else None
         checked = check_actions(actions, over, self._was_reset, self.each, self.num_envs)
@@ -272,11 +257,7 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
 
 
 class SingleEnv(gymnasium.Env[Observations, int]):
-    """The only lane of a vector environment.
-
-    Args:
-        lane: A vector environment of size 1 with autoreset disabled.
-    """
+    """The only lane of a vector environment, which has autoreset disabled."""
 
     def __init__(self, lane: KernelVectorEnv) -> None:
         self._lane = lane
@@ -314,12 +295,9 @@ class SingleEnv(gymnasium.Env[Observations, int]):
 
 
 def lane_info(names: Sequence[str], rows: Sequence[np.ndarray] | np.ndarray, mask: Flags) -> Info:
-    """Return a Gymnasium vector info: for each name its values [N], and under `_name` the mask of valid ones.
+    """Return a Gymnasium vector info: for each name its row [N], and under `_name` the mask of valid ones, bool [N].
 
-    Args:
-        names: Keys of the info, in the order of `rows`.
-        rows: Values, one row [N] for each name; further rows are ignored.
-        mask: Where the values are valid, bool [N].
+    Further rows are ignored.
     """
     info: Info = dict(zip(names, rows, strict=False))
     for name in names:

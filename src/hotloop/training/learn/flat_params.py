@@ -27,11 +27,7 @@ COPIES = 3
 
 
 def build_seeded(make: Callable[[], NetworkT], seed: int, device: str) -> NetworkT:
-    """Build a network whose initial weights depend only on the seed. Torch's global generator is not changed.
-
-    Raises:
-        HotloopError: The network would not fit into memory.
-    """
+    """Build a network whose initial weights depend only on the seed. Torch's global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         _check_size(make)
         torch.manual_seed(seed)
@@ -121,13 +117,7 @@ class FlatNetwork:
 
 
 class NetworkState:
-    """A network with Adam's moments, and the number of updates done.
-
-    Args:
-        network: On its device.
-        name: Prefix of its tensors in a checkpoint.
-        device: Where it computes.
-    """
+    """A network with Adam's moments, and the number of updates; `name` is the prefix of its tensors in a checkpoint."""
 
     def __init__(self, network: nn.Module, name: str, device: str) -> None:
         self.device = device
@@ -164,12 +154,9 @@ def copy_to_host(tensors: Mapping[str, Tensor]) -> Arrays:
 
 
 def match_arrays(tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, Tensor]]:
-    """Pair each float32 tensor with the array of its name.
+    """Pair each float32 tensor with the array of its name, which must have its shape and be finite.
 
     Nothing is changed: match all tensors before assigning any, so that a bad checkpoint leaves the learner as it was.
-
-    Raises:
-        HotloopError: An array is missing, has another shape or is not finite.
     """
     return [(own, torch.from_numpy(take(arrays, name, tuple(own.shape)))) for name, own in tensors.items()]
 
@@ -182,11 +169,7 @@ def assign(pairs: list[tuple[Tensor, Tensor]]) -> None:
 
 
 def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray:
-    """Return a writable, contiguous copy of one array of a checkpoint.
-
-    Raises:
-        HotloopError: It is missing, has another shape or type, or its numbers are not finite.
-    """
+    """Return a writable, contiguous copy of one array of a checkpoint, of this shape and type, and finite."""
     like = np.broadcast_to(np.zeros((), dtype), shape)
     return np.array(array_of(arrays, name, like, remedy="give a checkpoint of this learner and network"))
 

@@ -39,12 +39,9 @@ class Choice:
 
 
 def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
-    """Measure the kernels that can run this learner's network and return the fastest.
+    """Measure the kernels that can run this learner's network and return the fastest. The learner is not changed.
 
-    Args:
-        learner: It is not changed: call its `use` with the result.
-        updates_per_call: Number of updates per call of `update`.
-        candidates: Kernels to measure; None for all but "compile", which takes more than seconds to be ready.
+    `candidates` are the kernels to measure; None for all but "compile", which takes more than seconds to be ready.
     """
     if candidates is None:
         candidates = [name for name in learner.supported_kernels() if name != COMPILED]

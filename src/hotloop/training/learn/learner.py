@@ -48,11 +48,7 @@ KernelT = TypeVar("KernelT")
 
 
 class KernelLearner(Generic[ConfigT, StateT, KernelT]):
-    """A state and the kernel that advances it.
-
-    Attributes:
-        kernel: Name of the kernel in use.
-    """
+    """A state and the kernel, called `kernel`, that advances it."""
 
     def __init__(
         self, config: ConfigT, state: StateT, make_kernel: Callable[[str, StateT], KernelT], kernel: str
@@ -73,11 +69,7 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
         return self._state.updates
 
     def use(self, kernel: str) -> None:
-        """Switch to another kernel; weights, moments and counts stay.
-
-        Raises:
-            HotloopError: There is no such kernel, or it cannot run this network.
-        """
+        """Switch to another kernel; weights, moments and counts stay."""
         self._kernel: KernelT = self._make_kernel(kernel, self._state)
         self.kernel = kernel
 
@@ -89,8 +81,7 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
     def load(self, arrays: Mapping[str, NDArray]) -> None:
         """Restore the state that `tensors` returned, from a learner with the same networks and any kernel.
 
-        Raises:
-            HotloopError: An array is missing, has another shape or is not finite. The learner is unchanged then.
+        An invalid state is rejected before anything is changed.
         """
         pairs = flat_params.match_arrays(self._state.checkpoint_tensors(), arrays)
         self._state.updates = flat_params.take_updates(arrays)

@@ -49,11 +49,9 @@ class Replay:
         return self._lanes.fresh
 
     def update_priorities(self, index: np.ndarray, td_abs: np.ndarray) -> None:
-        """Set the priorities of sampled transitions. Those overwritten in the meantime are ignored.
+        """Set the priorities of sampled transitions (`Batch.index`, [B]) from their absolute TD errors, [B].
 
-        Args:
-            index: `Batch.index`, [B].
-            td_abs: Absolute TD errors, [B].
+        Those overwritten in the meantime are ignored.
         """
         self._sampler.update(index, td_abs)
 
@@ -79,14 +77,9 @@ class Replay:
         return {name: array[:, :filled] for name, array in self._ring.by_lane().items()}
 
     def restore(self, state: Mapping[str, np.ndarray], actions: int | None = None) -> None:
-        """Restore the state of a replay with the same options; it then continues bit for bit.
+        """Restore the `state` of a replay with the same options; it then continues bit for bit.
 
-        Args:
-            state: What `state` returned.
-            actions: Number of discrete actions; stored actions are checked to be below it.
-
-        Raises:
-            HotloopError: The state is invalid or of another shape. The replay is unchanged.
+        An invalid state is rejected before anything is changed; discrete actions must be below `actions`.
         """
         ring = self._ring
         _check("heads", ring.heads, state)

@@ -54,16 +54,7 @@ class Saved:
 
 
 def read_saved(path: Path, only: Collection[str] | None = None, *, of_run_best: bool = False) -> Saved:
-    """Read a checkpoint, or the last one of a run directory.
-
-    Args:
-        path: A checkpoint, or a run directory.
-        only: The groups of arrays to read; None for all.
-        of_run_best: Read the best checkpoint of a run directory, not the last.
-
-    Raises:
-        HotloopError: There is none, or it is damaged.
-    """
+    """Read a checkpoint, or the last one of a run directory, or its best; only some groups of arrays, or all."""
     found = checkpoint.read(checkpoint.find(path, best=of_run_best), only)
     meta = found.meta
     try:

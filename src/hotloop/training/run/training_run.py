@@ -71,14 +71,7 @@ class Trainee(Protocol[ConfigT_co]):
 
 
 class TrainingRun(Generic[ConfigT]):
-    """A run from its directory to its result; use as a context manager around the loop.
-
-    Args:
-        pipeline: Its name on the command line.
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
-    """
+    """A run from its directory to its result; use as a context manager around the loop."""
 
     def __init__(self, pipeline: str, config: ConfigT, options: Options, recording: Recording | None = None) -> None:
         configuration.check_finite(config)

@@ -86,14 +86,9 @@ class UpdateReport:
 
 
 def table(update: int, whole: int, ns: dict[Key, int], flops: dict[Key, float], peak: float) -> str:
-    """Return the phases of one update as text.
+    """Return the phases of one update as text: its time with sampling, and of each phase and part the time, ns.
 
-    Args:
-        update: Number of the update.
-        whole: Time of the update and its sampling, ns.
-        ns: Time of each phase and part.
-        flops: Operations of each phase and part, where known.
-        peak: FLOP/s that this machine can reach.
+    FLOP/s are shown where the operations are known; `peak` is what this machine can reach.
     """
     lines = [
         f"update {update}: {whole / 1e6:.2f} ms with its sampling; "

@@ -51,11 +51,7 @@ def learner_compiled_ahead(
 ) -> Iterator[None]:
     """Compile the learner in another process while the block runs, if that was never done; then wait for it.
 
-    Args:
-        pipeline: Name of the pipeline.
-        config: Its configuration.
-        kernels: Module of the learner's numba kernels. If numba's cache has them, nothing is done.
-        supported: Kernels that can run the network; without "numba" there is nothing to compile.
+    Nothing is done if numba's cache has the module `kernels`, or if numba is not among the supported kernels.
     """
     if config.kernel not in ("auto", "numba") or "numba" not in supported or not is_cold(kernels):
         yield

@@ -65,15 +65,8 @@ def make_env(
 ) -> CarRacingVectorEnv:
     """Make the vector environment of a configuration.
 
-    Args:
-        game: Options of the game.
-        num_envs: Number of cars.
-        workers: Worker processes; 0: none, None: one per core.
-        patience: Frames without a new tile after which an episode is truncated; 0: never.
-        recorded: Whether workers are recorded too when this process is recorded.
-
-    Raises:
-        HotloopError: Box2D is not installed.
+    `workers` are processes; 0: none, None: one per core. `patience` is the number of frames without a new tile after
+    which an episode is truncated; 0: never. If `recorded`, workers are recorded too when this process is recorded.
     """
     try:
         import Box2D  # noqa: F401  # pyright: ignore
@@ -94,11 +87,8 @@ def controls(actions: np.ndarray, game: GameOptions) -> np.ndarray:
 def frames_driven(info: dict[str, Any], before: np.ndarray | int) -> tuple[int, np.ndarray]:
     """Return the frames that all cars drove in a step, and the frames of each car's current episode, [N].
 
-    An episode may end before its last decision is over, so only the environment knows the number.
-
-    Args:
-        info: Info of the step.
-        before: Frames of each car's episode before the step, [N].
+    `before` is the second from the step before. An episode may end before its last decision is over, so only the
+    environment knows the number.
     """
     after = info.get("final_info", info)["frames"]
     # A car whose worker died may show the frames of a new episode already.
@@ -120,14 +110,10 @@ def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[
 
 
 def play_episodes(act: Act, game: GameOptions, episodes: int, place: str = OURS, *, choosing: bool = False) -> Played:
-    """Drive on held-out tracks, each to the end of its episode.
+    """Drive on held-out tracks, each to the end of its episode, in our environment or Gymnasium's.
 
-    Args:
-        act: Observations [E, ...] to actions [E, A].
-        game: Options of the game.
-        episodes: Number of episodes, E.
-        place: Our environment, or Gymnasium's.
-        choosing: Use the tracks for choosing the best checkpoint, not those for testing it. Our environment only.
+    `act` maps observations [E, ...] to actions [E, A]. `choosing` uses the tracks for choosing the best checkpoint, not
+    those for testing it; in our environment only.
     """
     if place == OFFICIAL:
         return _merged([_drive_official(act, game, number) for number in range(episodes)])

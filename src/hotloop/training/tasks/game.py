@@ -69,10 +69,7 @@ def training_seeds(seed: int, num_envs: int, dtype: type[SeedType] = np.uint64) 
 def held_out_seeds(episodes: int, dtype: type[SeedType] = np.uint64, *, choosing: bool = False) -> list[int]:
     """Return the seeds of evaluation games: the same in every run, so that scores are comparable.
 
-    Args:
-        episodes: Number of seeds.
-        dtype: Type of the seeds.
-        choosing: Return the seeds of evaluations during training, which choose the best checkpoint.
+    `choosing` returns those of evaluations during training, which choose the best checkpoint.
     """
     word = CHOOSING if choosing else HELD_OUT
     return np.random.SeedSequence([word]).generate_state(episodes, dtype).tolist()

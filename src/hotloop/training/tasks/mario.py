@@ -169,12 +169,8 @@ def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[
 def play_episodes(act: Act, game: GameOptions, episodes: int, place: str, *, choosing: bool = False) -> Played:
     """Play held-out episodes of a level greedily, one after the other: a process can have only one emulator.
 
-    Args:
-        act: Observations [1, stack, S, S] to actions [1].
-        game: Options of the game.
-        episodes: Number of episodes, E.
-        place: The level.
-        choosing: Use the seeds for choosing the best checkpoint, not those for testing it.
+    `act` maps observations [1, stack, S, S] to actions [1]. `choosing` uses the seeds for choosing the best checkpoint,
+    not those for testing it.
     """
     import torch
 
@@ -235,8 +231,7 @@ def check_resume(saved: Saved | None, config: Config) -> None:
 def settle(learner: FrameDQN, config: Config) -> tuple[str, str]:
     """Switch the learner to the configured kernel, or for `auto` to the fastest.
 
-    Returns:
-        Its name, and a message about kernels that cannot be used here; usually empty.
+    Return its name, and a message about kernels that cannot be used here; usually empty.
     """
     if config.kernel != "auto" or not config.try_compile:
         return settle_kernel(learner, config.kernel, 1), ""

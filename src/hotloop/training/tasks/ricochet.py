@@ -108,12 +108,7 @@ def _make_bank(path: Path, game: GameOptions) -> None:
 
 
 def check_bank(game: GameOptions, evaluates: bool) -> None:
-    """Raise HotloopError for a bank without the boards that training or evaluation will need.
-
-    Args:
-        game: Options of the game.
-        evaluates: Whether there will be evaluations.
-    """
+    """Raise HotloopError for a bank without the boards that training, and evaluation if any, will need."""
     from hotloop.training.envs.ricochet.puzzle_bank import load
 
     path, every = bank_of(game), known_levels(game.robots)
@@ -172,11 +167,8 @@ def levels(game: GameOptions, names: list[str]) -> list[int]:
 def play_episodes(agent: Player, game: GameOptions, episodes: int, level: int) -> Played:
     """Play held-out boards of a level greedily, each to the end of its episode.
 
-    Args:
-        agent: The pipeline's own, or loaded from its checkpoint.
-        game: Options of the game.
-        episodes: Number of boards, E: the first held-out ones of the level, in the order of the bank.
-        level: Level of the boards.
+    The agent is the pipeline's own, or loaded from its checkpoint. The boards are the first held-out ones of the level,
+    in the order of the bank.
     """
     from hotloop.training.envs.ricochet import RicochetVectorEnv
     from hotloop.training.envs.ricochet.puzzle_bank import load

@@ -51,11 +51,9 @@ class Job:
 
 
 class Worker:
-    """Handle of a worker process, for the process that started it.
+    """Handle of a worker process.
 
-    Args:
-        job: The cars to step.
-        recorded: Whether it records itself into this process's run, if there is one.
+    If `recorded`, it records itself into this process's run, if there is one.
     """
 
     def __init__(self, job: Job, recorded: bool = False) -> None:

@@ -102,12 +102,8 @@ class RicochetVectorEnv(KernelVectorEnv):
     ) -> tuple[Observations, Info]:
         """Start an episode on a new board everywhere, or only where `options={"reset_mask": bool [N]}` is true.
 
-        Args:
-            seed: Board i gets seed + i, or the i-th of a sequence; without one, each board's random stream continues.
-            options: `reset_mask`, see above, and `puzzles`, a `Puzzles` of N boards to play instead of new ones.
-
-        Returns:
-            Observations [N, ...] and info.
+        Board i gets seed + i, or the i-th of a sequence; without a seed, each board's random stream continues. With the
+        option `puzzles`, a `Puzzles` of N boards, those are played instead of new ones.
         """
         puzzles = (options or {}).get("puzzles")
         if puzzles is None:

@@ -118,11 +118,7 @@ def check_games(state: State, board: int) -> None:
     """Reject impossible games: a body that leaves the board, crosses itself, or differs from the bit rows.
 
     Kernels index memory by this state without bounds checks and search the board until they find a free cell, so an
-    invalid state could crash the process or loop forever.
-
-    Args:
-        state: State of N games; shapes and types have been checked.
-        board: Cells along a side.
+    invalid state could crash the process or loop forever. Shapes and types have been checked.
     """
     vitals, cells = state.vitals, board * board
     bounds = {

@@ -46,12 +46,8 @@ def _make_kernel(name: str, state: DQNState) -> Plain | FusedMLP:
 class DQN(NoisyLearner[DQNConfig, DQNState, "Plain | FusedMLP"]):
     """A Q-learning agent: acts, learns from batches, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        rule: Loss and target rule, as pure functions: `dqn_snake` has them.
-        seed: Of the weights and of the noise.
-        kernel: One of `KERNELS`.
-        device: Where torch computes.
+    The rule is loss and target rule, as pure functions: `dqn_snake` has them. The seed is that of the weights and of
+    the noise. The kernel is one of `KERNELS`; torch computes on the device.
     """
 
     def __init__(
@@ -71,11 +67,7 @@ class DQN(NoisyLearner[DQNConfig, DQNState, "Plain | FusedMLP"]):
         return lambda: copy.update(batch)
 
     def q_values(self, obs: NDArray) -> F32:
-        """Values `[N, A]` of all actions in observations `[N, ...]`, without noise.
-
-        Raises:
-            HotloopError: The network was made for observations of another shape.
-        """
+        """Values `[N, A]` of all actions in observations `[N, ...]`, without noise."""
         check_rows("obs", np.shape(obs), self.config.shape.observation)
         return self._kernel.q_values(obs, None)
 
@@ -98,11 +90,7 @@ class DQN(NoisyLearner[DQNConfig, DQNState, "Plain | FusedMLP"]):
         return np.where(explores, random_actions, best)
 
     def update(self, batch: TransitionBatch) -> Updated:
-        """Do K updates with K · `config.batch` rows, in their order.
-
-        Raises:
-            HotloopError: The number of rows is not a multiple of the batch size, or the observations do not fit.
-        """
+        """Do K updates with K · `config.batch` rows, in their order."""
         rows, size = len(batch.reward), self.config.batch
         check_row_count(rows, size)
         check_rows("obs", np.shape(batch.obs), self.config.shape.observation)

@@ -59,12 +59,8 @@ def _make_kernel(name: str, state: PPOState) -> Plain | FusedMLP:
 class PPO(KernelLearner[PPOConfig, PPOState, "Plain | FusedMLP"]):
     """A policy-gradient agent: acts, learns from rollouts, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        rule: The loss, as a pure function: `ppo_snake` has it.
-        seed: Of the weights.
-        kernel: One of `PPO_KERNELS`.
-        device: Where torch computes.
+    The rule is the loss, as a pure function: `ppo_snake` has it. The kernel is one of `PPO_KERNELS`; torch computes on
+    the device.
     """
 
     def __init__(
@@ -108,8 +104,7 @@ class PPO(KernelLearner[PPOConfig, PPOState, "Plain | FusedMLP"]):
     def update(self, rollout: Rollout, rng: np.random.Generator) -> PPOUpdated:
         """Do `epochs` passes over a rollout in minibatches, shuffled by `rng` for each pass.
 
-        Raises:
-            HotloopError: The number of rows is not a multiple of the minibatch, or the observations do not fit.
+        The rollout must have a multiple of the minibatch's rows.
         """
         rows, size = len(rollout.action), self.config.minibatch
         check_row_count(rows, size, "minibatch")

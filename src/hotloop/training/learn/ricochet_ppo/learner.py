@@ -109,11 +109,7 @@ def map_arrays(rollout: Sequences[ArrayT], function: Callable[[ArrayT], ResultT]
 class BoardPPO(KernelLearner[BoardPPOConfig, NetworkState, torch.optim.Adam]):
     """A policy-gradient agent for boards: acts, learns from sequences, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        loss: A pure function: `ppo_ricochet` has it.
-        seed: Of the weights.
-        device: Where torch computes.
+    The loss is a pure function: `ppo_ricochet` has it. Torch computes on the device.
     """
 
     def __init__(self, config: BoardPPOConfig, loss: BoardLoss, *, seed: int = 0, device: str = "cpu") -> None:
@@ -156,8 +152,7 @@ class BoardPPO(KernelLearner[BoardPPOConfig, NetworkState, torch.optim.Adam]):
     def update(self, rollout: Sequences[NDArray], rng: np.random.Generator) -> BoardUpdated:
         """Do `epochs` passes over a rollout in minibatches of boards, shuffled by `rng` for each pass.
 
-        Raises:
-            HotloopError: The number of boards is not a multiple of the minibatch's, or the planes are missing.
+        The rollout must have a multiple of the minibatch's boards, and planes if `auxiliary` is not 0.
         """
         boards, size = rollout.action.shape[1], self.config.boards
         if boards % size:

@@ -38,15 +38,10 @@ class Plain:
         self._timed: TimePhase = untimed
 
     def update(self, rows: Rows, noise: Noise, timed: TimePhase) -> Tensor:
-        """Do one update of the state, in place.
+        """Do one update of the state, in place; return the five numbers of `SACUpdated`, `[5]`.
 
-        Args:
-            rows: Observations, actions, rewards, next observations and discounts of B transitions.
-            noise: Its random numbers.
-            timed: Times the phases and their parts: convolutions, linear layers, backward pass, Adam.
-
-        Returns:
-            The five numbers of `SACUpdated`, `[5]`.
+        The rows are observations, actions, rewards, next observations and discounts of B transitions. `timed` times the
+        phases and their parts: convolutions, linear layers, backward pass, Adam.
         """
         state, self._timed = self.state, timed
         with timed("input"):
