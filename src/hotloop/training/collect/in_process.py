@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.json_types import Json
-from hotloop.training.collect.interface import Collected, CollectError, Episode, Job, Spent, Weights, as_arrays
+from hotloop.training.collect.interface import (
+    Collected,
+    CollectError,
+    Collector,
+    Episode,
+    Job,
+    Spent,
+    Weights,
+    as_arrays,
+)
 from hotloop.training.collect.player import Player
 from hotloop.training.replay.frames import FrameReplay
 from hotloop.training.replay.step_counter import StepCounter
@@ -19,7 +26,7 @@ from hotloop.training.state_checks import count_in
 NS = 1e9
 
 
-class InProcess:
+class InProcess(Collector):
     """Plays one environment per lane of a replay, one after the other. Nothing else may add steps to the replay."""
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights) -> None:
@@ -101,12 +108,6 @@ class InProcess:
         if self._player is not None:
             self._player.close()
             self._player = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
 
 def check_steps(steps: int) -> int:

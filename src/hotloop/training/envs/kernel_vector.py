@@ -26,7 +26,7 @@ from hotloop.training.envs.validate import (
     check_reset_mask,
     seeds_per_env,
 )
-from hotloop.training.state_checks import array_of
+from hotloop.training.state_checks import array_of, require_values
 
 Result = TypeVar("Result")
 RENDER_MODES = ("rgb_array", "ansi")
@@ -91,6 +91,7 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
         fps: Frames per second of a rendered episode.
         info_names: Entries of an info, in the order of the rows of `Outputs.info`.
         cause_names: Why an episode ended, by the kernel's code, objects.
+        bounds: Columns of `vitals`, and their smallest and largest value in any game.
         over_column: Column of `vitals` that tells whether an episode has ended.
         random_column: Column of `vitals` with the random state.
     """
@@ -100,6 +101,7 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
     fps: ClassVar[int]
     info_names: ClassVar[tuple[str, ...]]
     cause_names: ClassVar[NDArray[np.object_]]
+    bounds: dict[str, tuple[int, int, int]]
     over_column: ClassVar[int]
     random_column: ClassVar[int]
 
@@ -176,6 +178,8 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
         """Continue from a state that `get_state` returned for the same number and size of games."""
         remedy = "restore it with the num_envs and board size that it was saved with"
         restored = {name: array_of(state, name, own, remedy=remedy) for name, own in self._saved.items()}
+        for name, (column, low, high) in self.bounds.items():
+            require_values(restored["vitals"][:, column], f"vitals.{name}", low, high)
         self._check_restored(restored)
         for name, own in self._saved.items():
             own[...] = restored[name]

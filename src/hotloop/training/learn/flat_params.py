@@ -18,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
-from hotloop.training.state_checks import MOST, array_of, random_state
+from hotloop.training.state_checks import array_of, random_state
 
 Arrays = dict[str, NDArray]
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -148,35 +148,10 @@ class TargetState(Generic[NetworkT]):
         return self.online.checkpoint_tensors("online") | named
 
 
-def copy_to_host(tensors: Mapping[str, Tensor]) -> Arrays:
-    """Copy tensors into arrays of the same names."""
-    return {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
-
-
-def match_arrays(tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, Tensor]]:
-    """Pair each float32 tensor with the array of its name, which must have its shape and be finite.
-
-    Nothing is changed: match all tensors before assigning any, so that a bad checkpoint leaves the learner as it was.
-    """
-    return [(own, torch.from_numpy(take(arrays, name, tuple(own.shape)))) for name, own in tensors.items()]
-
-
-@torch.no_grad()
-def assign(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy the second tensor of each pair into the first."""
-    for own, loaded in pairs:
-        own.copy_(loaded)
-
-
 def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray:
     """Return a writable, contiguous copy of one array of a checkpoint, of this shape and type, and finite."""
     like = np.broadcast_to(np.zeros((), dtype), shape)
     return np.array(array_of(arrays, name, like, remedy="give a checkpoint of this learner and network"))
-
-
-def take_updates(arrays: Mapping[str, NDArray]) -> int:
-    """Return the number of updates that a checkpoint's learner has done."""
-    return int(array_of(arrays, "updates", np.zeros((), np.int64), low=0, high=MOST))
 
 
 def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:

@@ -11,12 +11,14 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hotloop.errors import HotloopError
 from hotloop.training.learn import flat_params
 from hotloop.training.learn.flat_params import Arrays
+from hotloop.training.state_checks import MOST, array_of
 
 if TYPE_CHECKING:
     from hotloop.training.learn.dqn.state import Transitions
@@ -75,17 +77,21 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
 
     def tensors(self) -> Arrays:
         """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
-        updates = np.array(self._state.updates, dtype=np.int64)
-        return {**flat_params.copy_to_host(self._state.checkpoint_tensors()), "updates": updates}
+        tensors = self._state.checkpoint_tensors()
+        arrays = {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
+        return arrays | {"updates": np.array(self._state.updates, dtype=np.int64)}
 
     def load(self, arrays: Mapping[str, NDArray]) -> None:
         """Restore the state that `tensors` returned, from a learner with the same networks and any kernel.
 
         An invalid state is rejected before anything is changed.
         """
-        pairs = flat_params.match_arrays(self._state.checkpoint_tensors(), arrays)
-        self._state.updates = flat_params.take_updates(arrays)
-        flat_params.assign(pairs)
+        tensors = self._state.checkpoint_tensors()
+        loaded = {name: flat_params.take(arrays, name, tuple(each.shape)) for name, each in tensors.items()}
+        self._state.updates = int(array_of(arrays, "updates", np.zeros((), np.int64), low=0, high=MOST))
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(torch.from_numpy(loaded[name]))
         self.use(self.kernel)
 
 

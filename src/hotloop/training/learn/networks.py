@@ -7,6 +7,7 @@ noise, and every kernel can use the same three.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -43,6 +44,21 @@ class QShape:
             raise HotloopError(f"atoms is {self.atoms}: give 1 for a plain value or 51 for a distribution")
         if self.atoms > 1 and not self.v_min < self.v_max:
             raise HotloopError(f"v_min {self.v_min} is not below v_max {self.v_max}: atoms need a range")
+
+
+def check_numbers(
+    config: object, *, positive: Sequence[str] = (), not_negative: Sequence[str] = (), shares: Sequence[str] = ()
+) -> None:
+    """Raise HotloopError unless fields are above 0, at least 0, or above 0 and at most 1."""
+    rules = (
+        (positive, "a number above 0", lambda value: value > 0),
+        (not_negative, "0 or more", lambda value: value >= 0),
+        (shares, "a number above 0, at most 1", lambda value: 0 < value <= 1),
+    )
+    for names, remedy, holds in rules:
+        for name in names:
+            if not holds(getattr(config, name)):
+                raise HotloopError(f"{name} is {getattr(config, name)}: give {remedy}")
 
 
 def check_sizes(observation: tuple[int, ...], actions: int, hidden: tuple[int, ...]) -> None:
@@ -155,21 +171,18 @@ class QNetwork(nn.Module):
         x = x.relu()
         if self.value is None:
             q, _ = _apply(self.advantage, x, noise)
-            return q.view(-1, shape.actions, shape.atoms).squeeze(-1) if shape.atoms == 1 else _grouped(q, shape)
-        for_value, for_advantage = x.chunk(2, dim=1)
-        value, noise = _apply(self.value, for_value, noise)
-        advantage, _ = _apply(self.advantage, for_advantage, noise)
-        advantage = _grouped(advantage, shape)
-        q = value.view(-1, 1, shape.atoms) + advantage - advantage.mean(dim=1, keepdim=True)
+            q = q.view(-1, shape.actions, shape.atoms)
+        else:
+            for_value, for_advantage = x.chunk(2, dim=1)
+            value, noise = _apply(self.value, for_value, noise)
+            advantage, _ = _apply(self.advantage, for_advantage, noise)
+            advantage = advantage.view(-1, shape.actions, shape.atoms)
+            q = value.view(-1, 1, shape.atoms) + advantage - advantage.mean(dim=1, keepdim=True)
         return q.squeeze(-1) if shape.atoms == 1 else q
 
     def values(self, output: Tensor) -> Tensor:
         """Expected returns `[N, A]` from the output of `forward`."""
         return output if self.shape.atoms == 1 else (output.softmax(dim=-1) * self.support).sum(dim=-1)
-
-
-def _grouped(flat: Tensor, shape: QShape) -> Tensor:
-    return flat.view(-1, shape.actions, shape.atoms)
 
 
 def _apply(layer: nn.Module, x: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor | None]:

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from hotloop.clock import now_ns
 from hotloop.counters import steps_per_episode
@@ -299,6 +299,8 @@ class TrainingRun(Generic[ConfigT]):
     def _result(self, stopped_by: str, trained_s: float) -> Result:
         counts, means = self._trainee.counts, self._trainee.episodes.means()
         here = counts.since(self._begun)
+        reported: dict[str, Any] = {name: mean for name, mean in means.items() if not name.startswith("length")}
+        reported |= self._evaluation
         warmup_s = (self._begun_ns - self._started_ns) / 1e9
         return Result(
             pipeline=self.pipeline,
@@ -309,15 +311,8 @@ class TrainingRun(Generic[ConfigT]):
             warmup_seconds=warmup_s,
             env_steps_per_s=here.env_steps / max(trained_s, 1e-9),
             updates_per_s=here.updates / max(trained_s, 1e-9),
-            return_mean=means["return_mean"],
-            return_last100=means["return_last100"],
-            score_mean=means["score_mean"],
-            score_last100=means["score_last100"],
-            score_best=means["score_best"],
-            eval_return=self._evaluation["eval_return"],
-            eval_score=self._evaluation["eval_score"],
+            **reported,
             best_eval_score=self._saver.best,
-            success_rate=self._evaluation["success_rate"],
             kernel=self.config.kernel,
             stopped_by=stopped_by,
             exit_code=self._exit_code,

@@ -23,11 +23,10 @@ from hotloop.training.envs.carracing.config import CarRacingConfig
 from hotloop.training.envs.carracing.env_batch import EnvBatch, SharedArrays, shared_fields
 from hotloop.training.envs.gym_types import Info
 from hotloop.training.shared_memory import attach
-from hotloop.training.worker_process import start_worker
+from hotloop.training.worker_process import ONE_THREAD, start_worker
 
 STEP, DONE, FAILED = b"s", b"d", b"f"
 EXIT_TIMEOUT_S = 5.0
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class WorkerDied(HotloopError):

@@ -18,7 +18,7 @@ from hotloop.training.envs.snake.config import ACTIONS, CAUSES, FEATURES, LEVELS
 from hotloop.training.envs.snake.kernels import step_range
 from hotloop.training.envs.snake.memory_layout import FOOD, HEAD, HEADING, LENGTH, OVER, STEPS, Rules, State
 from hotloop.training.envs.validate import action_error, build_config
-from hotloop.training.state_checks import require_state, require_values
+from hotloop.training.state_checks import require_state
 
 MAX_STEPS = (1 << 31) - 1
 """Infos store the number of steps in 32 bits."""
@@ -59,6 +59,13 @@ class SnakeVectorEnv(KernelVectorEnv):
             body=np.zeros((self.num_envs, config.cells), np.int16),
         )
         self._vitals, self._saved = self._state.vitals, self._state._asdict()
+        self.bounds = {
+            "head": (HEAD, 0, config.cells - 1),
+            "length": (LENGTH, START_LENGTH, config.cells),
+            "heading": (HEADING, 0, 3),
+            "steps": (STEPS, 0, MAX_STEPS),
+            "over": (OVER, 0, 1),
+        }
 
     def picture(self, i: int) -> render.Picture:
         """Return what is needed to draw game i."""
@@ -121,15 +128,6 @@ def check_games(state: State, board: int) -> None:
     invalid state could crash the process or loop forever. Shapes and types have been checked.
     """
     vitals, cells = state.vitals, board * board
-    bounds = {
-        "head": (HEAD, 0, cells - 1),
-        "length": (LENGTH, START_LENGTH, cells),
-        "heading": (HEADING, 0, 3),
-        "steps": (STEPS, 0, MAX_STEPS),
-        "over": (OVER, 0, 1),
-    }
-    for name, (column, low, high) in bounds.items():
-        require_values(vitals[:, column], f"vitals.{name}", low, high)
     # Read the ring backwards from the head: the first `length` slots are the body.
     back = np.arange(cells)
     is_body = back < vitals[:, LENGTH, None]

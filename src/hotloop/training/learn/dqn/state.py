@@ -9,10 +9,9 @@ from typing import NamedTuple
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import TargetState, build_seeded
 from hotloop.training.learn.learner import F32
-from hotloop.training.learn.networks import QNetwork, QShape
+from hotloop.training.learn.networks import QNetwork, QShape, check_numbers
 
 ADAM_EPS = 1e-8
 
@@ -32,16 +31,7 @@ class DQNConfig:
     tau: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise HotloopError(f"batch is {self.batch}: give at least 1")
-        if self.lr <= 0:
-            raise HotloopError(f"lr is {self.lr}: give a positive learning rate, such as 1e-3")
-        if self.clip < 0:
-            raise HotloopError(f"clip is {self.clip}: give a positive norm, or 0 for no clipping")
-        if self.target_every < 1 or not 0 < self.tau <= 1:
-            raise HotloopError(
-                f"target_every is {self.target_every} and tau {self.tau}: give at least 1 update and 0 < tau <= 1"
-            )
+        check_numbers(self, positive=("batch", "lr", "target_every"), not_negative=("clip",), shares=("tau",))
 
 
 class Transitions(NamedTuple):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import TargetState, build_seeded
-from hotloop.training.learn.networks import Convs, conv_sides, make_convs
+from hotloop.training.learn.networks import Convs, check_numbers, conv_sides, make_convs
 
 ADAM_EPS = 1e-5
 """Between torch's default, which amplifies the noise of tiny gradients, and Rainbow's, larger than many gradients."""
@@ -46,8 +46,7 @@ class FrameQShape:
             raise HotloopError(f"observation shape is {self.observation}: give (stack, side, side)")
         if self.actions < 2:
             raise HotloopError(f"actions is {self.actions}: an agent needs at least 2")
-        if self.hidden < 1:
-            raise HotloopError(f"hidden is {self.hidden}: give at least 1 unit")
+        check_numbers(self, positive=("hidden",))
         if not self.convs or any(len(each) != 3 or min(each) < 1 for each in self.convs):
             raise HotloopError(f"convs is {self.convs}: give channels, kernel and stride of at least one convolution")
         if self.sides[-1] < 1:
@@ -83,16 +82,9 @@ class FrameDQNConfig:
     """Precision of the forward passes. float16 needs CUDA, and scales the loss."""
 
     def __post_init__(self) -> None:
-        positive = {"batch": self.batch, "accumulate": self.accumulate, "lr": self.lr, "tau": self.tau}
-        for name, value in positive.items():
-            if not value > 0:
-                raise HotloopError(f"{name} is {value}: give a number above 0")
+        check_numbers(self, positive=("batch", "accumulate", "lr"), not_negative=("clip",), shares=("tau",))
         if self.batch % self.accumulate:
             raise HotloopError(f"accumulate is {self.accumulate}: give a number that divides the batch, {self.batch}")
-        if self.tau > 1:
-            raise HotloopError(f"tau is {self.tau}: give at most 1")
-        if self.clip < 0:
-            raise HotloopError(f"clip is {self.clip}: give a positive norm, or 0 for no clipping")
 
 
 class FrameQNetwork(nn.Module):

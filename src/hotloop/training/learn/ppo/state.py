@@ -14,7 +14,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import NetworkState, build_seeded
 from hotloop.training.learn.learner import F32
 from hotloop.training.learn.loss_terms import PPOLosses
-from hotloop.training.learn.networks import ActorCritic, check_sizes
+from hotloop.training.learn.networks import ActorCritic, check_numbers, check_sizes
 
 ADAM_EPS = 1e-5
 
@@ -42,14 +42,13 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self.observation, self.actions, self.hidden)
-        if self.minibatch < 2 or self.epochs < 1:
-            raise HotloopError(
-                f"minibatch is {self.minibatch} and epochs {self.epochs}: give at least 2 rows and 1 epoch"
-            )
-        if min(self.policy_lr, self.value_lr) <= 0:
-            raise HotloopError(f"learning rates are {self.policy_lr} and {self.value_lr}: give positive ones")
-        if min(self.clip, self.entropy, self.value_weight, self.max_grad_norm) < 0:
-            raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
+        check_numbers(
+            self,
+            positive=("epochs", "policy_lr", "value_lr"),
+            not_negative=("clip", "entropy", "value_weight", "max_grad_norm"),
+        )
+        if self.minibatch < 2:
+            raise HotloopError(f"minibatch is {self.minibatch}: give at least 2 rows")
 
 
 class Rollout(NamedTuple):

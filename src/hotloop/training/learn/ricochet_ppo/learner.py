@@ -22,6 +22,7 @@ from hotloop.phases import Phase
 from hotloop.spans import span
 from hotloop.training.learn.flat_params import NetworkState, build_seeded
 from hotloop.training.learn.learner import F32, KernelLearner
+from hotloop.training.learn.networks import check_numbers
 from hotloop.training.learn.ppo.learner import Acted, sample_actions
 from hotloop.training.learn.ppo.state import ADAM_EPS
 from hotloop.training.learn.ricochet_ppo.image_reader import Reading
@@ -52,10 +53,8 @@ class BoardPPOConfig:
     """Weight of `reading_loss`; with 0 there is none, and rollouts need no planes."""
 
     def __post_init__(self) -> None:
-        if min(self.boards, self.epochs) < 1 or self.lr <= 0:
-            raise HotloopError(f"boards {self.boards}, epochs {self.epochs} and lr {self.lr}: give numbers above 0")
-        if min(self.clip, self.entropy, self.value_weight, self.max_grad_norm) < 0:
-            raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
+        not_negative = ("clip", "entropy", "value_weight", "max_grad_norm")
+        check_numbers(self, positive=("boards", "epochs", "lr"), not_negative=not_negative)
         if self.precision not in PRECISIONS:
             raise HotloopError(f"precision is {self.precision!r}: give one of {', '.join(PRECISIONS)}")
         if self.auxiliary < 0 or (self.auxiliary and not self.shape.read_planes):
