@@ -6,7 +6,6 @@ faster side, collectors or learner, waits for the other.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -14,10 +13,11 @@ import numpy as np
 
 from hotloop.phases import Phase
 from hotloop.training.run.collector_stats import CollectorStats, status
-from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.training.run.config_checks import require, require_positive, require_share
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.saved_training import common_state, restore_common
 from hotloop.training.state_checks import object_in
 from hotloop.training.tasks import mario
 
@@ -249,21 +249,13 @@ class Training:
         """Return the state for a checkpoint."""
         # The collector's state comes first: steps that arrive in the replay buffer after this are not counted in it.
         collector = self.collector.state()
-        groups = {
-            "learner": self.agent.learner.tensors(),
-            "replay": self.replay.state(copy=False),
-            "episodes": self.episodes.state(),
-        }
-        return groups, {"collector": collector, "rng": self.rng.bit_generator.state, "feeding": self.stats.state()}
+        groups, values = common_state(self)
+        return groups, values | {"collector": collector, "feeding": self.stats.state()}
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint. All consoles start new episodes."""
-        self.agent.learner.load(saved.group("learner"))
-        self.replay.restore(saved.group("replay"), actions=mario.ACTIONS[self.config.actions])
+        restore_common(self, saved, mario.ACTIONS[self.config.actions])
         self.replay.cut()
-        self.episodes.restore(saved.group("episodes"))
-        self.rng.bit_generator.state = saved.random_state()
-        self.counts = saved.counts
         self.collector.restore(object_in(saved.meta, "collector"))
         version = self.collector.publish(self.agent.learner.weights())
         self.stats.restore(object_in(saved.meta, "feeding"), version, self.counts.updates)
@@ -348,15 +340,10 @@ def conclude(training: Training, got: Collected, run: TrainingRun) -> None:
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
     """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
-    from hotloop.training.run.training_run import TrainingRun
+    from hotloop.training.run.training_run import opened
 
-    require_device(config.device)
     mario.check(config)
-    with (
-        torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
-        TrainingRun("dqn-mario", config, options or OPTIONS, recording) as run,
-    ):
+    with opened("dqn-mario", config, options or OPTIONS, recording, Agent) as (run, agent):
         training = prepare(run, agent)
         with training.collector:
             if training.config.workers:

@@ -15,15 +15,14 @@ import numpy as np
 from hotloop.phases import Phase
 from hotloop.training.run.config_checks import (
     require,
-    require_device,
     require_positive,
     require_seed,
     require_share,
-    torch_threads,
 )
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.saved_training import common_state, restore_common
 from hotloop.training.run.warm_up import settle_kernel
 from hotloop.training.tasks import carracing
 from hotloop.training.tasks.game import FrameStacks, training_seeds
@@ -229,22 +228,13 @@ class Training:
 
     def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
-        groups = {
-            "learner": self.agent.learner.tensors(),
-            "replay": self.replay.state(copy=False),
-            "episodes": self.episodes.state(),
-        }
-        return groups, {"rng": self.rng.bit_generator.state}
+        return common_state(self)
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint. Box2D's world cannot be saved, so all cars start new episodes."""
-        self.agent.learner.load(saved.group("learner"))
-        self.replay.restore(saved.group("replay"))
+        restore_common(self, saved)
         self.replay.cut()
-        self.episodes.restore(saved.group("episodes"))
         self.episodes.drop_unfinished()
-        self.rng.bit_generator.state = saved.random_state()
-        self.counts = saved.counts
         seeds = training_seeds(self.config.seed + self.counts.env_steps, self.config.envs, np.uint32)
         self.frames, _ = self.env.reset(seed=seeds)
         self.stacks = FrameStacks(self.frames, self.config.stack)
@@ -321,14 +311,9 @@ def move_target(config: SACConfig, target: Tensor, online: Tensor) -> None:
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
     """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
-    from hotloop.training.run.training_run import TrainingRun
+    from hotloop.training.run.training_run import opened
 
-    require_device(config.device)
-    with (
-        torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
-        TrainingRun("sac-carracing", config, options or OPTIONS, recording) as run,
-    ):
+    with opened("sac-carracing", config, options or OPTIONS, recording, Agent) as (run, agent):
         training = prepare(run, agent)
         try:
             run.begin(training)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import psutil
@@ -111,10 +111,7 @@ def _map_arrays(stream: BinaryIO, size: int) -> dict[str, np.ndarray]:
     length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
     if size < LENGTH_BYTES or length > min(MOST_META_BYTES, size - LENGTH_BYTES):
         raise ValueError(f"its header has {length:,} bytes")
-    header = json.loads(stream.read(length).decode("utf-8"))
-    _check_values(header, 0)
-    if not isinstance(header, dict):
-        raise TypeError("its header is not an object")
+    header: dict[str, Any] = _parse(stream.read(length))
     header.pop("__metadata__", None)
     begin = LENGTH_BYTES + length
     data = np.memmap(stream, np.uint8, "c").view(np.ndarray)[begin:]

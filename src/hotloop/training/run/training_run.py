@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,7 +24,7 @@ from hotloop.json_types import Json
 from hotloop.phases import Phase
 from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver, not_finite, reason_of
-from hotloop.training.run.config_checks import Config
+from hotloop.training.run.config_checks import Config, require_device, torch_threads
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import CSV, Scalars, check_tensorboard, check_wandb
 from hotloop.training.run.options import Options
@@ -43,6 +43,7 @@ ROW_EVERY = 2
 NOT_SAVED = 2
 """Exit code of a run whose last checkpoint could not be written, or would hold weights that are not finite."""
 ConfigT = TypeVar("ConfigT", bound=Config)
+AgentT = TypeVar("AgentT")
 ConfigT_co = TypeVar("ConfigT_co", bound=Config, covariant=True)
 
 
@@ -320,6 +321,22 @@ class TrainingRun(Generic[ConfigT]):
             run_dir=str(self.run_dir),
             checkpoint=None if self._saver.last is None else str(self._saver.last),
         )
+
+
+@contextmanager
+def opened(
+    pipeline: str,
+    config: ConfigT,
+    options: Options,
+    recording: Recording | None,
+    agent: Callable[[ConfigT], AgentT],
+) -> Iterator[tuple[TrainingRun[ConfigT], AgentT]]:
+    """Open a run, with torch set up, and make its agent first: it rejects settings before anything is written."""
+    require_device(config.device)
+    with torch_threads(config.threads):
+        made = agent(config)
+        with TrainingRun(pipeline, config, options, recording) as run:
+            yield run, made
 
 
 def _to_resume(pipeline: str, path: Path) -> Saved:

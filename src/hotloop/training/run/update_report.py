@@ -8,7 +8,7 @@ above what this machine reaches in a matrix product mean that a time is wrong; t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 
 import torch
@@ -60,12 +60,9 @@ class UpdateReport:
         if self._updates % EVERY == 0:
             self._say(table(self._updates, self.whole_ns, self.ns, self._flops, self._peak))
 
-    def __call__(self, name: str, /) -> AbstractContextManager[object]:
-        """Time a phase, or a part of the current one. It is also a span of the recording."""
-        return self._timed(name)
-
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str, /) -> Iterator[None]:
+        """Time a phase, or a part of the current one. It is also a span of the recording."""
         is_phase = name in SHOWN
         if is_phase:
             self._phase = name
