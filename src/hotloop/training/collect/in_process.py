@@ -61,7 +61,7 @@ class InProcess(Collector):
         player.flush()
         new = self._counter.count()
         made = int(new.steps.sum())
-        spent = spent_by(player)
+        spent = Spent(player.act_ns / NS, player.env_ns / NS, player.store_ns / NS, player.weights_ns / NS)
         spent, self._spent = spent - self._spent, spent
         return Collected(
             steps=made,
@@ -115,13 +115,3 @@ def check_steps(steps: int) -> int:
     if steps < 1:
         raise CollectError(f"steps is {steps}: collect 1 or more")
     return steps
-
-
-def spent_by(player: Player) -> Spent:
-    """Return the time that a player spent."""
-    return Spent(
-        act_s=player.act_ns / NS,
-        env_s=player.env_ns / NS,
-        store_s=player.store_ns / NS,
-        weights_s=player.weights_ns / NS,
-    )

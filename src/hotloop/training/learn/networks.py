@@ -18,6 +18,8 @@ from hotloop.errors import HotloopError
 
 Convs = tuple[tuple[int, int, int], ...]
 """Channels, kernel and stride of each convolution."""
+SIGMA = 0.5
+"""Initial size of the noise of a noisy layer; it is divided by √inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,13 @@ class NoisyLinear(nn.Module):
     `w = μ + σ · ε_out ε_inᵀ`, and for the bias `b = μ_b + σ_b · ε_out` (Fortunato et al., 2018).
     """
 
-    def __init__(self, inputs: int, outputs: int, sigma: float = 0.5) -> None:
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         bound = 1 / math.sqrt(inputs)
         self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
-        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), sigma * bound))
-        self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma * bound))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), SIGMA * bound))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), SIGMA * bound))
         self.noise_size = inputs + outputs
 
     def forward(self, x: Tensor, noise: Tensor | None) -> Tensor:

@@ -361,6 +361,8 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
 def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
+    from hotloop.training.learn.frame_dqn.policy import Exploration
+
     config: Config = run.config
     mario.check_resume(run.checkpoint, config)
     with run.preparing("learner"):
@@ -371,7 +373,7 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
     with run.preparing("replay"):
         replay = mario.make_replay(config)
     with run.preparing("consoles"):
-        exploration = mario.explored(config)
+        exploration = Exploration(config.epsilon_start, config.epsilon_end, config.epsilon_steps, config.hold)
         collector = mario.make_collector(config, replay, agent.learner, exploration)
     rng, episodes, stats = np.random.default_rng([config.seed]), Episodes(config.lanes), CollectorStats(config.epoch)
     training = Training(config, collector, replay, agent, exploration, rng, Counts(), episodes, stats)

@@ -116,7 +116,9 @@ def play_episodes(act: Act, game: GameOptions, episodes: int, place: str = OURS,
     those for testing it; in our environment only.
     """
     if place == OFFICIAL:
-        return _merged([_drive_official(act, game, number) for number in range(episodes)])
+        ends = [list(_watch_official(act, game, number, "rgb_array"))[-1] for number in range(episodes)]
+        score, length = np.array([each.score for each in ends]), np.array([each.steps for each in ends])
+        return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
     env = make_env(game, episodes, workers=None)
     returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)
     cause = np.full(episodes, None, object)
@@ -168,11 +170,6 @@ def _cause(terminated: bool, lap: bool) -> str:
     return "lap" if lap else "off the field" if terminated else "time"
 
 
-def _drive_official(act: Act, game: GameOptions, number: int) -> Position:
-    *_, last = _watch_official(act, game, number, "rgb_array")
-    return last
-
-
 def _watch_official(act: Act, game: GameOptions, number: int, render_mode: str) -> Iterator[Position]:
     import gymnasium
 
@@ -207,12 +204,6 @@ def as_seen(rgb: np.ndarray, size: int) -> np.ndarray:
     if grey.shape[0] == size:
         return grey
     return np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BOX))
-
-
-def _merged(ends: list[Position]) -> Played:
-    score = np.array([each.score for each in ends])
-    length = np.array([each.steps for each in ends])
-    return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
 
 
 def _smaller(draw: Callable[[], np.ndarray | None]) -> Callable[[], np.ndarray]:

@@ -259,13 +259,6 @@ def make_replay(config: Config) -> FrameReplay:
     )
 
 
-def explored(config: Config) -> Exploration:
-    """Return the schedule of exploration."""
-    from hotloop.training.learn.frame_dqn.policy import Exploration
-
-    return Exploration(config.epsilon_start, config.epsilon_end, config.epsilon_steps, config.hold)
-
-
 def make_collector(config: Config, replay: FrameReplay, learner: FrameDQN, exploration: Exploration) -> Collector:
     """Create the collector: worker processes, or this process."""
     from hotloop.training.collect import InProcess, Job, Recipe

@@ -102,27 +102,21 @@ def serve(fd: int) -> None:
     """Run as a worker until the socket with this file descriptor is closed."""
     connection = Connection(fd)
     try:
-        batch, waiting = _make_batch(json.loads(connection.recv_bytes())), span("worker.wait", Phase.WAIT)
+        message = json.loads(connection.recv_bytes())
+        job = Job(CarRacingConfig(**message.pop("config")), **message)
+        block = attach(Path(job.path), shared_fields(job.config, job.count))
+        arrays, mode = SharedArrays(**block.arrays), AutoresetMode(job.autoreset)
+        batch, waiting = EnvBatch(job.config, arrays, job.first, job.last, mode), span("worker.wait", Phase.WAIT)
         connection.send_bytes(DONE)
         while True:
             with waiting:
                 message = connection.recv_bytes()
-            connection.send_bytes(_handle(batch, message))
+            if message == STEP:
+                batch.step()
+            else:
+                batch.reset(**json.loads(message))
+            connection.send_bytes(DONE)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # The parent has exited or closed the worker.
     except HotloopError as error:
         connection.send_bytes(FAILED + str(error).encode())
-
-
-def _make_batch(message: Info) -> EnvBatch:
-    job = Job(CarRacingConfig(**message.pop("config")), **message)
-    block = attach(Path(job.path), shared_fields(job.config, job.count))
-    return EnvBatch(job.config, SharedArrays(**block.arrays), job.first, job.last, AutoresetMode(job.autoreset))
-
-
-def _handle(batch: EnvBatch, message: bytes) -> bytes:
-    if message == STEP:
-        batch.step()
-    else:
-        batch.reset(**json.loads(message))
-    return DONE
