@@ -39,9 +39,8 @@ from hotloop.training.pipelines.sac_carracing import (
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.phase_timer import Laps
 from hotloop.training.tasks import carracing
-from hotloop.training.tasks.carracing_setup import learner_config, make_replay
-from hotloop.training.tasks.frame_stack import FrameStacks
-from hotloop.training.tasks.game import training_seeds
+from hotloop.training.tasks.carracing import learner_config, make_replay
+from hotloop.training.tasks.game import FrameStacks, training_seeds
 
 BATCH, STARTS, GAMMA = 256, 300, 0.99
 STUDY, SB3 = "the study", "Stable-Baselines3"

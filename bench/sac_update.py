@@ -25,7 +25,7 @@ from hotloop.training.pipelines.sac_carracing import (
     temperature_gradient,
 )
 from hotloop.training.run.update_report import UpdateReport, flops_of, peak_flops_per_s
-from hotloop.training.tasks.carracing_setup import learner_config
+from hotloop.training.tasks.carracing import learner_config
 
 RULE = SACRule(critic_target, critic_loss, actor_loss, temperature_gradient, move_target)
 

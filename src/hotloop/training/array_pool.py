@@ -22,10 +22,7 @@ UNUSED = sys.getrefcount(_example[0])
 class ArrayPool(Generic[Scalar]):
     """Arrays of one shape and type.
 
-    Args:
-        shape: Shape of each array.
-        dtype: Type of each array.
-        capacity: Number of arrays kept; one more than a caller holds at a time is enough.
+    It keeps `capacity` arrays: one more than a caller holds at a time is enough.
     """
 
     def __init__(self, shape: tuple[int, ...], dtype: type[Scalar], capacity: int = 4) -> None:

@@ -11,7 +11,6 @@ import math
 import mmap
 import os
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -57,16 +56,14 @@ class Block:
         nbytes: Total size.
     """
 
-    def __init__(self, memory: mmap.mmap, fields: tuple[Field, ...], path: Path | None = None) -> None:
+    def __init__(
+        self, memory: mmap.mmap, fields: tuple[Field, ...], path: Path | None = None, descriptor: int | None = None
+    ) -> None:
         self.arrays = carve(memory, fields)
         self.path = path
         self.nbytes = len(memory)
-        self._finalizer: Callable[[], object] | None = None
-
-    def close_with(self, descriptor: int) -> Block:
-        """Close the file descriptor when the block is closed or garbage collected, or at exit."""
-        self._finalizer = weakref.finalize(self, os.close, descriptor)
-        return self
+        self._finalizer = None if descriptor is None else weakref.finalize(self, os.close, descriptor)
+        """Closes the descriptor when the block is closed or garbage collected, or at exit."""
 
     def close(self) -> None:
         """Let no further process attach. Arrays in use stay valid; a second call does nothing."""
@@ -75,19 +72,14 @@ class Block:
 
 
 def allocate(fields: tuple[Field, ...], where: Where = "memory") -> Block:
-    """Allocate a block.
-
-    Args:
-        fields: The arrays.
-        where: "memory", "shared", or the path of a new file on disk.
-    """
+    """Allocate a block: in "memory", "shared", or at the path of a new file on disk."""
     size = block_size(fields)
     if where == "memory":
         return Block(anonymous(size), fields)
     if where == "shared":
         descriptor = _make_shared(size)
         path = Path(f"/proc/{os.getpid()}/fd/{descriptor}")
-        return Block(_map_file(path, size), fields, path).close_with(descriptor)
+        return Block(_map_file(path, size), fields, path, descriptor)
     if not isinstance(where, Path):
         raise StorageError(f'storage {where!r} is unknown: say "memory", "shared", or Path("file") for a file on disk')
     _make_file(where, size)

@@ -32,15 +32,9 @@ def array_of(
     high: float | None = None,
     remedy: str = REMEDY,
 ) -> np.ndarray:
-    """Return an array of a saved state.
+    """Return an array of a saved state, which must have the shape and dtype of `like`.
 
-    Args:
-        state: Arrays by name.
-        name: Name of the array.
-        like: An array of the required shape and dtype.
-        low: Smallest allowed value. Numbers must be finite in any case.
-        high: Largest allowed value.
-        remedy: Advice in the error about a wrong shape or dtype.
+    Its numbers must be finite, and from `low` to `high`. `remedy` is the advice in an error about shape or dtype.
     """
     found = state.get(name)
     if not isinstance(found, np.ndarray) or found.shape != like.shape or found.dtype != like.dtype:

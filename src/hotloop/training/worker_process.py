@@ -21,6 +21,10 @@ from typing import Any
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals on which a training saves and ends."""
+ONE_THREAD = dict.fromkeys(
+    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
+)
+"""Environment variables of a worker whose libraries start no threads."""
 PR_SET_PDEATHSIG = 1
 HUNG_UP = select.POLLHUP | select.POLLERR | getattr(select, "POLLRDHUP", 0)
 IGNORE = (
@@ -34,9 +38,7 @@ DIE_WITH_PARENT = f"import ctypes; ctypes.CDLL(None).prctl({PR_SET_PDEATHSIG}, {
 def start_worker(program: str, **options: Any) -> subprocess.Popen[Any]:
     """Start a Python process that ends with this one and ignores the signals that stop a training.
 
-    Args:
-        program: Python source to run, after a prelude that ties the worker to this process.
-        options: Options of `subprocess.Popen`.
+    It runs the program, Python source, after a prelude that ties it to this process.
     """
     bound = sys.platform == "linux" and threading.current_thread() is threading.main_thread()
     # If the parent ended before the prelude ran, the worker has been given another parent.

@@ -17,7 +17,7 @@ from hotloop.training.run import checkpoint
 from hotloop.training.run.saved_training import ALONE, read_saved
 
 if TYPE_CHECKING:
-    from hotloop.training.learn.learner import Learner
+    from hotloop.training.learn.learner import KernelLearner
 
 MOMENTS = (".adam_mean.", ".adam_square.")
 KEPT = ("pipeline", "config", "counts", "best")
@@ -25,15 +25,7 @@ KEPT = ("pipeline", "config", "counts", "best")
 
 
 def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
-    """Save only the agent of a checkpoint.
-
-    Args:
-        path: A checkpoint, or a run directory (its best checkpoint).
-        to: The directory to create.
-
-    Raises:
-        HotloopError: The directory exists, or cannot be created.
-    """
+    """Save only the agent of a checkpoint, or of a run directory's best one, into the new directory `to`."""
     saved, target = read_saved(Path(path), only=["learner"], of_run_best=True), Path(to)
     if target.exists():
         raise HotloopError(f"{target} exists already: name a new directory for the agent, or remove it")
@@ -46,7 +38,7 @@ def save_agent(path: str | PathLike[str], to: str | PathLike[str]) -> Path:
     return target
 
 
-def with_moments(saved: Mapping[str, np.ndarray], learner: Learner) -> dict[str, np.ndarray]:
+def with_moments(saved: Mapping[str, np.ndarray], learner: KernelLearner) -> dict[str, np.ndarray]:
     """Return the arrays of an exported agent, completed with the Adam moments of this new learner."""
     own = {name: array for name, array in learner.tensors().items() if _is_moment(name)}
     return own | dict(saved)

@@ -57,15 +57,7 @@ class TrainedAgent:
 
 
 def load_agent(path: str | PathLike[str], device: str = "cpu") -> TrainedAgent:
-    """Load the agent of a checkpoint.
-
-    Args:
-        path: A run directory (its best checkpoint is taken) or a checkpoint.
-        device: Torch device to compute on.
-
-    Raises:
-        HotloopError: There is none, it is damaged, or the device cannot be used.
-    """
+    """Load the agent of a checkpoint, or of a run directory (its best checkpoint), to compute on a torch device."""
     require_device(device)
     saved = read_saved(Path(path), only=["learner"], of_run_best=True)
     module = pipeline(saved.pipeline)

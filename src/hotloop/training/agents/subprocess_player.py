@@ -80,11 +80,5 @@ def serve(request: int, played: int) -> None:
     with torch_threads(1):
         episodes = play_episodes(agent.act, config, task_request["episodes"], task_request["place"], choosing=True)
     with open(played, "wb") as file:
-        np.savez(
-            file,
-            score=episodes.score,
-            returned=episodes.returned,
-            length=episodes.length,
-            cause=episodes.cause.astype(str),
-            won=np.array(episodes.won),
-        )
+        numbers = {name: getattr(episodes, name) for name in ("score", "returned", "length")}
+        np.savez(file, cause=episodes.cause.astype(str), won=np.array(episodes.won), **numbers)

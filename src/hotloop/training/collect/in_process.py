@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.json_types import Json
-from hotloop.training.collect.interface import Collected, CollectError, Episode, Job, Spent, Weights, as_arrays
+from hotloop.training.collect.interface import (
+    Collected,
+    CollectError,
+    Collector,
+    Episode,
+    Job,
+    Spent,
+    Weights,
+    as_arrays,
+)
 from hotloop.training.collect.player import Player
 from hotloop.training.replay.frames import FrameReplay
 from hotloop.training.replay.step_counter import StepCounter
@@ -19,14 +26,8 @@ from hotloop.training.state_checks import count_in
 NS = 1e9
 
 
-class InProcess:
-    """Plays one environment per lane of a replay, one after the other.
-
-    Args:
-        job: Environment and policy.
-        replay: Receives the steps. Nothing else may add to it.
-        weights: Initial weights of the policy.
-    """
+class InProcess(Collector):
+    """Plays one environment per lane of a replay, one after the other. Nothing else may add steps to the replay."""
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights) -> None:
         self._job, self._ring = job, replay.ring
@@ -60,7 +61,7 @@ class InProcess:
         player.flush()
         new = self._counter.count()
         made = int(new.steps.sum())
-        spent = spent_by(player)
+        spent = Spent(player.act_ns / NS, player.env_ns / NS, player.store_ns / NS, player.weights_ns / NS)
         spent, self._spent = spent - self._spent, spent
         return Collected(
             steps=made,
@@ -108,25 +109,9 @@ class InProcess:
             self._player.close()
             self._player = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
 
 def check_steps(steps: int) -> int:
     """Reject a number of steps below 1."""
     if steps < 1:
         raise CollectError(f"steps is {steps}: collect 1 or more")
     return steps
-
-
-def spent_by(player: Player) -> Spent:
-    """Return the time that a player spent."""
-    return Spent(
-        act_s=player.act_ns / NS,
-        env_s=player.env_ns / NS,
-        store_s=player.store_ns / NS,
-        weights_s=player.weights_ns / NS,
-    )

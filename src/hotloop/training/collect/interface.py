@@ -58,18 +58,14 @@ class Policy(Protocol):
 
     def load(self, weights: Mapping[str, np.ndarray], version: int) -> None:
         """Load new weights. Copy what you keep: the arrays are overwritten later."""
-        ...
 
     def act(self, seen: np.ndarray, steps: int, rng: np.random.Generator) -> np.ndarray:
-        """Choose an action for each of E environments.
+        """Choose actions [E, *action_shape], of the dtype that the replay stores, for E environments.
 
         Args:
             seen: Frame stacks, uint8 [E, stack, *frame_shape], newest frame last; overwritten later.
             steps: Approximate number of steps of all environments so far, for exploration schedules.
             rng: Source of randomness.
-
-        Returns:
-            [E, *action_shape], of the dtype that the replay stores.
         """
         ...
 
@@ -181,7 +177,6 @@ class Collector(Protocol):
 
     def get_ready(self) -> None:
         """Start the workers and wait until they are ready; otherwise `collect` does. Call `restore` before it."""
-        ...
 
     def collect(self, steps: int) -> Collected:
         """Collect until replay holds `steps` more than all earlier calls requested."""
@@ -193,7 +188,6 @@ class Collector(Protocol):
 
     def sampled(self, index: np.ndarray) -> None:
         """Record which steps were sampled (`Batch.index`), to count those that never were."""
-        ...
 
     def state(self) -> dict[str, Json]:
         """Return the state for a checkpoint, as JSON values. Environments are not included."""
@@ -201,15 +195,15 @@ class Collector(Protocol):
 
     def restore(self, state: Mapping[str, Json]) -> None:
         """Continue from a checkpoint with new episodes and new seeds. Call it after restoring the replay."""
-        ...
 
     def close(self) -> None:
         """Stop all workers and close environments. A second call does nothing."""
-        ...
 
-    def __enter__(self) -> Self: ...
+    def __enter__(self) -> Self:
+        return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None: ...
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
 
 
 def as_arrays(weights: Weights) -> dict[str, np.ndarray]:

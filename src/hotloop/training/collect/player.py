@@ -23,12 +23,8 @@ ENV_STREAM, POLICY_STREAM = 0xC011, 0xAC7
 class Player:
     """Some environments, the policy that plays them, and the lanes they are written to.
 
-    Args:
-        job: Environment and policy.
-        ring: Ring of the replay.
-        lanes: Lanes to write, one environment each.
-        life: Number of earlier starts; each start uses different seeds.
-        beat: Heartbeat, called before anything that may take long.
+    `life` is the number of earlier starts: each uses other seeds. `beat`, the heartbeat, is called before anything that
+    may take long.
     """
 
     def __init__(

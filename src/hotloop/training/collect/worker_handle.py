@@ -13,12 +13,9 @@ from hotloop.clock import now_ns
 from hotloop.spans import registry
 from hotloop.training.collect.interface import Episode
 from hotloop.training.collect.worker_main import SIZE_BYTES, WorkerConfig
-from hotloop.training.worker_process import start_worker
+from hotloop.training.worker_process import ONE_THREAD, start_worker
 
 NS = 1_000_000_000
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS", "NUMEXPR_NUM_THREADS"), "1"
-)
 CONFIRM_NS = 1 * NS
 """Extra time before a silent worker counts as hung. After the whole machine was suspended, it can show life in it."""
 

@@ -14,8 +14,6 @@ import sys
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 import numpy as np
 
@@ -25,7 +23,17 @@ from hotloop.spans import span
 from hotloop.training.collect import control_block as control
 from hotloop.training.collect.control_block import ControlBlock
 from hotloop.training.collect.in_process import check_steps
-from hotloop.training.collect.interface import Collected, CollectError, Episode, Job, Restart, Spent, Weights, as_arrays
+from hotloop.training.collect.interface import (
+    Collected,
+    CollectError,
+    Collector,
+    Episode,
+    Job,
+    Restart,
+    Spent,
+    Weights,
+    as_arrays,
+)
 from hotloop.training.collect.weights import Publisher
 from hotloop.training.collect.worker_handle import NS, WorkerHandle
 from hotloop.training.collect.worker_main import WorkerConfig
@@ -68,16 +76,11 @@ class WorkerOptions:
                 raise CollectError(f"{name} is {getattr(self, name)}: give seconds above 0")
 
 
-class Workers:
+class Workers(Collector):
     """Plays one environment per lane of a shared replay, with the lanes divided among worker processes.
 
-    Workers start with the first `collect`, or with `start`. Use it in a `with` block, or call `close`.
-
-    Args:
-        job: Environment and policy.
-        replay: Receives the steps; made with `storage="shared"`. Nothing else may add to it.
-        weights: Initial weights of the policy.
-        options: Number of workers, and how they are handled.
+    Workers start with the first `collect`, or with `start`. Use it in a `with` block, or call `close`. The replay is
+    made with `storage="shared"`; nothing else may add steps to it.
     """
 
     def __init__(self, job: Job, replay: FrameReplay, weights: Weights, options: WorkerOptions | None = None) -> None:
@@ -217,12 +220,6 @@ class Workers:
         self._finalizer()
         self._control.close()
         self._publisher.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
 
     def _start_worker(self, number: int, life: int) -> WorkerHandle:
         first, last = self._firsts[number], self._firsts[number + 1]

@@ -1,18 +1,21 @@
-"""The vector environments that a compiled kernel steps: what Snake and Ricochet share."""
+"""The environments that a compiled kernel steps, many at once or one: what Snake and Ricochet share."""
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Generic, Protocol, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from hotloop.training.array_pool import ArrayPool
 from hotloop.training.envs import autoreset
 from hotloop.training.envs.gym_types import Flags, Frame, Info, LaneValues, Observations, StepResult
 from hotloop.training.envs.numba_tools import random_states
@@ -23,20 +26,14 @@ from hotloop.training.envs.validate import (
     check_reset_mask,
     seeds_per_env,
 )
-from hotloop.training.state_checks import array_of
+from hotloop.training.state_checks import array_of, require_values
 
 Result = TypeVar("Result")
 RENDER_MODES = ("rgb_array", "ansi")
 
 
 class LaneThreads:
-    """Splits N environments evenly over threads, of which the calling thread is the first.
-
-    Args:
-        num_envs: N.
-        threads: Number of threads, at most N.
-        name: Prefix of the threads' names.
-    """
+    """Splits N environments evenly over threads, of which the calling thread is the first."""
 
     def __init__(self, num_envs: int, threads: int, name: str) -> None:
         bounds = [num_envs * k // threads for k in range(threads + 1)]
@@ -60,38 +57,41 @@ class LaneThreads:
             self._pool = None
 
 
-class StepOutputs(Protocol):
-    """The results of a step that every game has."""
+class Outputs(NamedTuple):
+    """Results of one step. The planes, the numbers or both have no columns."""
 
-    @property
-    def reward(self) -> NDArray[np.float32]: ...  # noqa: D102
-    @property
-    def terminated(self) -> Flags: ...  # noqa: D102
-    @property
-    def truncated(self) -> Flags: ...  # noqa: D102
-    @property
-    def info(self) -> NDArray[np.int32]:
-        """One row [N] for each of `info_names`, then the code of the cause; after the reset, like observations."""
-        ...
-
-    @property
-    def final_info(self) -> NDArray[np.int32]:
-        """The same before the reset."""
-        ...
-
-
-Outputs = TypeVar("Outputs", bound=StepOutputs)
+    planes: NDArray[np.uint8]
+    """[N, P]: the observation, after the reset if the episode ended in this step."""
+    final_planes: NDArray[np.uint8]
+    """[N, P]: the observation before that reset; the same array unless resets happen in the same step."""
+    numbers: NDArray[np.float32]
+    """[N, F]"""
+    final_numbers: NDArray[np.float32]
+    """[N, F]"""
+    reward: NDArray[np.float32]
+    terminated: Flags
+    truncated: Flags
+    info: NDArray[np.int32]
+    """One row [N] for each of `info_names`, then the code of the cause; after the reset, like observations."""
+    final_info: NDArray[np.int32]
+    """The same before the reset."""
 
 
-class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Generic[Outputs]):
-    """N games stepped by one kernel call. A subclass provides the game: `_outputs`, `_run`, `_observations`, ...
+class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues]):
+    """N games stepped by one kernel call. A subclass provides the game: `_run`, `_drawer`, `_check_restored`.
+
+    By default a game whose episode ends is reset in the same step (`autoreset_mode`). The step's `info` then has
+    `final_obs` and `final_info` with the masks `_final_obs` and `_final_info`. `final_obs` [N, ...] has a row for every
+    game: where no episode ended it equals the observation, so `info.get("final_obs", obs)` is the true next observation
+    of every game. The caller may keep every array returned, change it, or store it in a replay buffer without a copy.
 
     Attributes:
         game: Name of the game.
         each: What messages call one lane.
         fps: Frames per second of a rendered episode.
-        info_names: Entries of an info, in the order of the rows of `StepOutputs.info`.
+        info_names: Entries of an info, in the order of the rows of `Outputs.info`.
         cause_names: Why an episode ended, by the kernel's code, objects.
+        bounds: Columns of `vitals`, and their smallest and largest value in any game.
         over_column: Column of `vitals` that tells whether an episode has ended.
         random_column: Column of `vitals` with the random state.
     """
@@ -101,6 +101,7 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
     fps: ClassVar[int]
     info_names: ClassVar[tuple[str, ...]]
     cause_names: ClassVar[NDArray[np.object_]]
+    bounds: dict[str, tuple[int, int, int]]
     over_column: ClassVar[int]
     random_column: ClassVar[int]
 
@@ -130,6 +131,10 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
         self.single_observation_space, self.single_action_space = spaces_of_one
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self._shape = shape = spaces_of_one[0].shape
+        real = spaces_of_one[0].dtype == np.float32
+        self._planes = ArrayPool((self.num_envs, 0 if real else math.prod(shape)), np.uint8)
+        self._numbers_shape = (self.num_envs, math.prod(shape) if real else 0)
         self._same_step = self.autoreset_mode is AutoresetMode.SAME_STEP
         self._disabled = self.autoreset_mode is AutoresetMode.DISABLED
         self._was_reset = False
@@ -140,23 +145,14 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
     ) -> tuple[Observations, Info]:
         """Start an episode in every game, or only where `options={"reset_mask": bool [N]}` is true.
 
-        Args:
-            seed: Game i gets seed + i, or the i-th of a sequence; without one, each game's random stream continues.
-            options: `reset_mask`, see above.
-
-        Returns:
-            Observations [N, ...] and info.
+        Game i gets seed + i, or the i-th of a sequence; without a seed, each game's random stream continues.
         """
         return self._start_episodes(self._seed_games(seed, options), autoreset.RESET)
 
     def step(self, actions: NDArray[np.integer]) -> StepResult:
-        """Play one action in every game.
+        """Play one action, a whole number, in every game [N].
 
-        Args:
-            actions: Whole numbers [N].
-
-        Returns:
-            Observations [N, ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
+        Returns observations [N, ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
         """
         over = self._vitals[:, self.over_column] != 0 if self._disabled else None
         checked = check_actions(actions, over, self._was_reset, self.each, self.num_envs)
@@ -182,6 +178,8 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
         """Continue from a state that `get_state` returned for the same number and size of games."""
         remedy = "restore it with the num_envs and board size that it was saved with"
         restored = {name: array_of(state, name, own, remedy=remedy) for name, own in self._saved.items()}
+        for name, (column, low, high) in self.bounds.items():
+            require_values(restored["vitals"][:, column], f"vitals.{name}", low, high)
         self._check_restored(restored)
         for name, own in self._saved.items():
             own[...] = restored[name]
@@ -224,18 +222,33 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
 
     def _outputs(self) -> Outputs:
         """Allocate the results of a step."""
-        raise NotImplementedError
-
-    def _run(self, actions: NDArray[np.int64], out: Outputs, resetting: bool = False) -> int:
-        """Step all games; return how many episodes ended. Only if `resetting`, actions of `autoreset` are valid."""
-        raise NotImplementedError
+        n, shape, empty = self.num_envs, self._numbers_shape, np.empty
+        planes, numbers, rows = self._planes.take(), empty(shape, np.float32), len(self.info_names) + 1
+        return Outputs(
+            planes,
+            self._planes.take() if self._same_step else planes,
+            numbers,
+            empty(shape, np.float32) if self._same_step else numbers,
+            empty(n, np.float32),
+            empty(n, np.bool_),
+            empty(n, np.bool_),
+            empty((rows, n), np.int32),
+            empty((rows, n), np.int32),
+        )
 
     def _observations(self, out: Outputs) -> Observations:
         """Return the observations after the step."""
-        raise NotImplementedError
+        return self._shaped(out.planes, out.numbers)
 
     def _final_observations(self, out: Outputs, over: Flags) -> Observations | NDArray[np.object_]:
         """Return the observations before games where `over` is true were reset."""
+        return self._shaped(out.final_planes, out.final_numbers)
+
+    def _shaped(self, planes: NDArray[np.uint8], numbers: NDArray[np.float32]) -> Observations:
+        return numbers if self._numbers_shape[1] else planes.reshape(self.num_envs, *self._shape)
+
+    def _run(self, actions: NDArray[np.int64], out: Outputs, resetting: bool = False) -> int:
+        """Step all games; return how many episodes ended. Only if `resetting`, actions of `autoreset` are valid."""
         raise NotImplementedError
 
     def _drawer(self, as_text: bool) -> Callable[[int], Frame]:
@@ -247,13 +260,48 @@ class KernelVectorEnv(VectorEnv[Observations, NDArray[np.int64], LaneValues], Ge
         raise NotImplementedError
 
 
-def lane_info(names: Sequence[str], rows: Sequence[np.ndarray] | np.ndarray, mask: Flags) -> Info:
-    """Return a Gymnasium vector info: for each name its values [N], and under `_name` the mask of valid ones.
+class SingleEnv(gymnasium.Env[Observations, int]):
+    """The only lane of a vector environment, which has autoreset disabled."""
 
-    Args:
-        names: Keys of the info, in the order of `rows`.
-        rows: Values, one row [N] for each name; further rows are ignored.
-        mask: Where the values are valid, bool [N].
+    def __init__(self, lane: KernelVectorEnv) -> None:
+        self._lane = lane
+        self.render_mode = lane.render_mode
+        self.observation_space = lane.single_observation_space
+        self.action_space = lane.single_action_space
+
+    def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observations, Info]:
+        """Start an episode; without a seed the random stream continues. `options` are those of the vector form."""
+        super().reset(seed=seed)
+        observations, infos = self._lane.reset(seed=seed, options=options)
+        return observations[0], self._info(infos)
+
+    def step(self, action: int) -> tuple[Observations, float, bool, bool, Info]:
+        """Play one action; at the end of an episode `info` has its `cause`."""
+        observations, rewards, terminated, truncated, infos = self._lane.step(np.array([action]))
+        return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), self._info(infos)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return a copy of the game. After `set_state` with it, the game continues with exactly the same results."""
+        return self._lane.get_state()
+
+    def set_state(self, state: dict[str, np.ndarray]) -> None:
+        """Continue from a state that `get_state` returned."""
+        self._lane.set_state(state)
+
+    def render(self) -> Frame | None:
+        """Return a picture of the game, uint8 [H, W, 3] or text depending on `render_mode`."""
+        frames = self._lane.render()
+        return None if frames is None else frames[0]
+
+    def _info(self, infos: Info) -> Info:
+        info: Info = {name: int(infos[name][0]) for name in self._lane.info_names}
+        return info | {"cause": infos["cause"][0]} if "cause" in infos else info
+
+
+def lane_info(names: Sequence[str], rows: Sequence[np.ndarray] | np.ndarray, mask: Flags) -> Info:
+    """Return a Gymnasium vector info: for each name its row [N], and under `_name` the mask of valid ones, bool [N].
+
+    Further rows are ignored.
     """
     info: Info = dict(zip(names, rows, strict=False))
     for name in names:

@@ -19,14 +19,7 @@ Config = TypeVar("Config", bound="DataclassInstance")
 
 
 def build_config(game: str, kind: type[Config], options: Mapping[str, Any], what: str = "option") -> Config:
-    """Make a configuration dataclass from keywords; an unknown keyword is an error that lists the known ones.
-
-    Args:
-        game: Name of the game, for the message.
-        kind: The dataclass.
-        options: Its fields by name.
-        what: What messages call a field.
-    """
+    """Make a configuration dataclass of a game from keywords; an unknown `what` is an error that lists known ones."""
     known = [each.name for each in fields(kind)]
     for name in options:
         if name not in known:
@@ -67,14 +60,7 @@ def at_least_one(what: str, value: object) -> int:
 
 
 def check_reset_mask(mask: ArrayLike | None, count: int, was_reset: bool, each: str) -> Flags:
-    """Return which environments to reset, bool [N]; without a mask, all of them.
-
-    Args:
-        mask: The mask from the options of `reset`, or None.
-        count: N.
-        was_reset: Whether all environments have been reset before.
-        each: What messages call one environment.
-    """
+    """Return which environments to reset, bool [N]; without a mask, all of them. Messages call one `each`."""
     if mask is None:
         return np.ones(count, np.bool_)
     mask = np.asarray(mask)
@@ -95,14 +81,10 @@ def seeds_per_env(seed: int | Sequence[int], count: int, each: str) -> Sequence[
 
 
 def check_actions(actions: ArrayLike, over: Flags | None, was_reset: bool, each: str, count: int) -> NDArray[np.int64]:
-    """Return actions as int64 [N].
+    """Return the actions passed to `step` as int64 [N].
 
-    Args:
-        actions: The actions passed to `step`.
-        over: Where an episode has ended and was not reset, bool [N]; None if environments reset automatically.
-        was_reset: Whether the environments have been reset before.
-        each: What messages call one environment.
-        count: N.
+    `over` is where an episode has ended and was not reset, bool [N]; None if environments reset automatically. Messages
+    call one environment `each`.
     """
     actions = np.ascontiguousarray(actions)
     if actions.shape != (count,) or actions.dtype.kind not in "iu":

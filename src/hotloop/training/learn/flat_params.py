@@ -7,8 +7,9 @@ a checkpoint does not depend on the kernel that wrote it.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import psutil
@@ -17,7 +18,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
-from hotloop.training.state_checks import MOST, array_of, random_state
+from hotloop.training.state_checks import array_of, random_state
 
 Arrays = dict[str, NDArray]
 NetworkT = TypeVar("NetworkT", bound=nn.Module)
@@ -26,11 +27,7 @@ COPIES = 3
 
 
 def build_seeded(make: Callable[[], NetworkT], seed: int, device: str) -> NetworkT:
-    """Build a network whose initial weights depend only on the seed. Torch's global generator is not changed.
-
-    Raises:
-        HotloopError: The network would not fit into memory.
-    """
+    """Build a network whose initial weights depend only on the seed. Torch's global generator is not changed."""
     with torch.random.fork_rng(devices=[]):
         _check_size(make)
         torch.manual_seed(seed)
@@ -119,42 +116,42 @@ class FlatNetwork:
         }
 
 
-def copy_to_host(tensors: Mapping[str, Tensor]) -> Arrays:
-    """Copy tensors into arrays of the same names."""
-    return {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
+class NetworkState:
+    """A network with Adam's moments, and the number of updates; `name` is the prefix of its tensors in a checkpoint."""
+
+    def __init__(self, network: nn.Module, name: str, device: str) -> None:
+        self.device = device
+        self.flat = FlatNetwork(network)
+        self.updates = 0
+        self._name = name
+
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        return self.flat.checkpoint_tensors(self._name)
 
 
-def match_arrays(tensors: Mapping[str, Tensor], arrays: Mapping[str, NDArray]) -> list[tuple[Tensor, Tensor]]:
-    """Pair each float32 tensor with the array of its name.
+class TargetState(Generic[NetworkT]):
+    """An online network with Adam's moments, a target network that begins as its copy, and the number of updates."""
 
-    Nothing is changed: match all tensors before assigning any, so that a bad checkpoint leaves the learner as it was.
+    def __init__(self, network: NetworkT, device: str) -> None:
+        self.device = device
+        self.network = network
+        self.target_network = copy.deepcopy(network).requires_grad_(False)
+        self.target_weights: Tensor = flatten(self.target_network)
+        self.online = FlatNetwork(network)
+        self.updates = 0
 
-    Raises:
-        HotloopError: An array is missing, has another shape or is not finite.
-    """
-    return [(own, torch.from_numpy(take(arrays, name, tuple(own.shape)))) for name, own in tensors.items()]
-
-
-@torch.no_grad()
-def assign(pairs: list[tuple[Tensor, Tensor]]) -> None:
-    """Copy the second tensor of each pair into the first."""
-    for own, loaded in pairs:
-        own.copy_(loaded)
+    def checkpoint_tensors(self) -> dict[str, Tensor]:
+        """Return all tensors of a checkpoint by name, as views."""
+        target = views(self.target_network, self.target_weights)
+        named = {f"target.weights.{name}": view for name, view in target.items()}
+        return self.online.checkpoint_tensors("online") | named
 
 
 def take(arrays: Mapping[str, NDArray], name: str, shape: tuple[int, ...], dtype: DTypeLike = np.float32) -> NDArray:
-    """Return a writable, contiguous copy of one array of a checkpoint.
-
-    Raises:
-        HotloopError: It is missing, has another shape or type, or its numbers are not finite.
-    """
+    """Return a writable, contiguous copy of one array of a checkpoint, of this shape and type, and finite."""
     like = np.broadcast_to(np.zeros((), dtype), shape)
     return np.array(array_of(arrays, name, like, remedy="give a checkpoint of this learner and network"))
-
-
-def take_updates(arrays: Mapping[str, NDArray]) -> int:
-    """Return the number of updates that a checkpoint's learner has done."""
-    return int(array_of(arrays, "updates", np.zeros((), np.int64), low=0, high=MOST))
 
 
 def generator_words(generator: np.random.Generator) -> NDArray[np.uint64]:

@@ -8,35 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.errors import HotloopError
 
+if TYPE_CHECKING:
+    from hotloop.training.learn import DQN, PPO, SAC, FrameDQN
+
+Learner: TypeAlias = "DQN | FrameDQN | PPO | SAC"
+"""A learner with several kernels."""
 ROUNDS = 15
 LONG_CALL_S, FEW_ROUNDS = 0.1, 3
 """Calls that take longer than this are measured fewer times."""
 COMPILED = "compile"
 MAX_MESSAGE = 200
 """Characters of a compiler's error message that are kept: it can be pages long."""
-
-
-class Measurable(Protocol):
-    """A learner with several kernels."""
-
-    def supported_kernels(self) -> list[str]:
-        """Names of the kernels that can run this learner, the reference first."""
-        ...
-
-    def use(self, kernel: str) -> None:
-        """Switch to another kernel."""
-        ...
-
-    def trial(self, kernel: str, updates: int) -> Callable[[], object]:
-        """Return a call that does updates of random data with a copy of this learner."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +38,10 @@ class Choice:
     """Kernels that cannot be used on this machine, and why."""
 
 
-def choose_kernel(learner: Measurable, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
-    """Measure the kernels that can run this learner's network and return the fastest.
+def choose_kernel(learner: Learner, updates_per_call: int = 8, candidates: Sequence[str] | None = None) -> Choice:
+    """Measure the kernels that can run this learner's network and return the fastest. The learner is not changed.
 
-    Args:
-        learner: It is not changed: call its `use` with the result.
-        updates_per_call: Number of updates per call of `update`.
-        candidates: Kernels to measure; None for all but "compile", which takes more than seconds to be ready.
+    `candidates` are the kernels to measure; None for all but "compile", which takes more than seconds to be ready.
     """
     if candidates is None:
         candidates = [name for name in learner.supported_kernels() if name != COMPILED]

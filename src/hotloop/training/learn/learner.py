@@ -1,4 +1,4 @@
-"""What all learners have in common, and the base class of those with several kernels.
+"""What all learners have in common.
 
 A learner knows transitions, weights and updates. It knows nothing about environments, replay or schedules. Its state
 does not depend on the kernel that advances it (see `flat_params`), so the kernel may be changed at any time.
@@ -8,93 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import (
-    Arrays,
-    assign,
-    copy_to_host,
-    generator_words,
-    match_arrays,
-    take_generator,
-    take_updates,
-)
+from hotloop.training.learn import flat_params
+from hotloop.training.learn.flat_params import Arrays
+from hotloop.training.state_checks import MOST, array_of
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.dqn.state import Transitions
+    from hotloop.training.replay import Batch
 
 F32 = NDArray[np.float32]
 
 
-class Learner(Protocol):
-    """What every learner has: it counts its updates, and can be saved and loaded."""
-
-    kernel: str
-    """Name of the kernel in use."""
-
-    @property
-    def device(self) -> str:
-        """Where the torch kernels compute."""
-        ...
-
-    @property
-    def updates(self) -> int:
-        """Number of updates done."""
-        ...
-
-    def tensors(self) -> Arrays:
-        """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
-        ...
-
-    def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Restore the state that `tensors` returned."""
-        ...
-
-
-class TransitionBatch(Protocol):
-    """R transitions to learn from: `Transitions`, or a batch of `hotloop.training.replay`."""
-
-    @property
-    def obs(self) -> NDArray:
-        """`[R, ...]`."""
-        ...
-
-    @property
-    def action(self) -> NDArray:
-        """int64 `[R]`, or for SAC float32 `[R, A]`."""
-        ...
-
-    @property
-    def reward(self) -> F32:
-        """`[R]`, summed over n steps if n > 1."""
-        ...
-
-    @property
-    def next_obs(self) -> NDArray:
-        """`[R, ...]`."""
-        ...
-
-    @property
-    def discount(self) -> F32:
-        """`[R]`: γⁿ, and 0 where the episode terminated."""
-        ...
-
-    @property
-    def weight(self) -> F32 | None:
-        """Importance weights `[R]`; None means 1. SAC ignores them."""
-        ...
-
-
-class TimePhase(Protocol):
-    """Times a phase of an update, or a part of one: called with its name, returns a context manager."""
-
-    def __call__(self, name: str, /) -> AbstractContextManager[object]: ...  # noqa: D102
+TransitionBatch: TypeAlias = "Batch[np.ndarray] | Transitions"
+"""R transitions to learn from. Actions are int64 `[R]`, for SAC float32 `[R, A]`; a weight of None means 1."""
+TimePhase: TypeAlias = Callable[[str], AbstractContextManager[object]]
+"""Times a phase of an update, or a part of one: called with its name, returns a context manager."""
 
 
 class State(Protocol):
-    """What the state of every learner with several kernels holds."""
+    """What the state of every learner holds."""
 
     device: str
     updates: int
@@ -110,11 +50,7 @@ KernelT = TypeVar("KernelT")
 
 
 class KernelLearner(Generic[ConfigT, StateT, KernelT]):
-    """A state and the kernel that advances it.
-
-    Attributes:
-        kernel: Name of the kernel in use.
-    """
+    """A state and the kernel, called `kernel`, that advances it."""
 
     def __init__(
         self, config: ConfigT, state: StateT, make_kernel: Callable[[str, StateT], KernelT], kernel: str
@@ -135,28 +71,27 @@ class KernelLearner(Generic[ConfigT, StateT, KernelT]):
         return self._state.updates
 
     def use(self, kernel: str) -> None:
-        """Switch to another kernel; weights, moments and counts stay.
-
-        Raises:
-            HotloopError: There is no such kernel, or it cannot run this network.
-        """
+        """Switch to another kernel; weights, moments and counts stay."""
         self._kernel: KernelT = self._make_kernel(kernel, self._state)
         self.kernel = kernel
 
     def tensors(self) -> Arrays:
         """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
-        updates = np.array(self._state.updates, dtype=np.int64)
-        return {**copy_to_host(self._state.checkpoint_tensors()), "updates": updates}
+        tensors = self._state.checkpoint_tensors()
+        arrays = {name: tensor.cpu().numpy().copy() for name, tensor in tensors.items()}
+        return arrays | {"updates": np.array(self._state.updates, dtype=np.int64)}
 
     def load(self, arrays: Mapping[str, NDArray]) -> None:
         """Restore the state that `tensors` returned, from a learner with the same networks and any kernel.
 
-        Raises:
-            HotloopError: An array is missing, has another shape or is not finite. The learner is unchanged then.
+        An invalid state is rejected before anything is changed.
         """
-        pairs = match_arrays(self._state.checkpoint_tensors(), arrays)
-        self._state.updates = take_updates(arrays)
-        assign(pairs)
+        tensors = self._state.checkpoint_tensors()
+        loaded = {name: flat_params.take(arrays, name, tuple(each.shape)) for name, each in tensors.items()}
+        self._state.updates = int(array_of(arrays, "updates", np.zeros((), np.int64), low=0, high=MOST))
+        with torch.no_grad():
+            for name, tensor in tensors.items():
+                tensor.copy_(torch.from_numpy(loaded[name]))
         self.use(self.kernel)
 
 
@@ -171,11 +106,11 @@ class NoisyLearner(KernelLearner[ConfigT, StateT, KernelT]):
 
     def tensors(self) -> Arrays:
         """Copy the whole state of the learner, including the generator of its noise."""
-        return {**super().tensors(), "noise_generator": generator_words(self._noise)}
+        return {**super().tensors(), "noise_generator": flat_params.generator_words(self._noise)}
 
     def load(self, arrays: Mapping[str, NDArray]) -> None:
         """Restore the state that `tensors` returned; see `KernelLearner.load`."""
-        noise = take_generator(arrays)
+        noise = flat_params.take_generator(arrays)
         super().load(arrays)
         self._noise.bit_generator.state = noise
 

@@ -7,6 +7,7 @@ noise, and every kernel can use the same three.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,6 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
+
+Convs = tuple[tuple[int, int, int], ...]
+"""Channels, kernel and stride of each convolution."""
+SIGMA = 0.5
+"""Initial size of the noise of a noisy layer; it is divided by √inputs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +48,21 @@ class QShape:
             raise HotloopError(f"v_min {self.v_min} is not below v_max {self.v_max}: atoms need a range")
 
 
+def check_numbers(
+    config: object, *, positive: Sequence[str] = (), not_negative: Sequence[str] = (), shares: Sequence[str] = ()
+) -> None:
+    """Raise HotloopError unless fields are above 0, at least 0, or above 0 and at most 1."""
+    rules = (
+        (positive, "a number above 0", lambda value: value > 0),
+        (not_negative, "0 or more", lambda value: value >= 0),
+        (shares, "a number above 0, at most 1", lambda value: 0 < value <= 1),
+    )
+    for names, remedy, holds in rules:
+        for name in names:
+            if not holds(getattr(config, name)):
+                raise HotloopError(f"{name} is {getattr(config, name)}: give {remedy}")
+
+
 def check_sizes(observation: tuple[int, ...], actions: int, hidden: tuple[int, ...]) -> None:
     """Raise HotloopError unless a network of these sizes can be made."""
     if len(observation) not in (1, 3) or min(observation) < 1:
@@ -64,19 +85,36 @@ def check_rows(what: str, shape: tuple[int, ...], observation: tuple[int, ...]) 
         )
 
 
+def conv_sides(side: int, convs: Convs) -> list[int]:
+    """Return the side of the frames, and of the output of each convolution; below 1 if the frames are too small."""
+    sides = [side]
+    for _, kernel, stride in convs:
+        sides.append((sides[-1] - kernel) // stride + 1)
+    return sides
+
+
+def make_convs(inputs: int, convs: Convs, bias: bool = True) -> nn.ModuleList:
+    """Make the convolutions that read frames of this number of channels."""
+    channels = [inputs, *(each[0] for each in convs)]
+    return nn.ModuleList(
+        nn.Conv2d(n, m, kernel, stride, bias=bias)
+        for (n, m), (_, kernel, stride) in zip(pairwise(channels), convs, strict=True)
+    )
+
+
 class NoisyLinear(nn.Module):
     """A linear layer with factorised Gaussian noise of learnt size on its weights.
 
     `w = μ + σ · ε_out ε_inᵀ`, and for the bias `b = μ_b + σ_b · ε_out` (Fortunato et al., 2018).
     """
 
-    def __init__(self, inputs: int, outputs: int, sigma: float = 0.5) -> None:
+    def __init__(self, inputs: int, outputs: int) -> None:
         super().__init__()
         bound = 1 / math.sqrt(inputs)
         self.weight = nn.Parameter(torch.empty(outputs, inputs).uniform_(-bound, bound))
         self.bias = nn.Parameter(torch.empty(outputs).uniform_(-bound, bound))
-        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), sigma * bound))
-        self.bias_sigma = nn.Parameter(torch.full((outputs,), sigma * bound))
+        self.weight_sigma = nn.Parameter(torch.full((outputs, inputs), SIGMA * bound))
+        self.bias_sigma = nn.Parameter(torch.full((outputs,), SIGMA * bound))
         self.noise_size = inputs + outputs
 
     def forward(self, x: Tensor, noise: Tensor | None) -> Tensor:
@@ -135,21 +173,18 @@ class QNetwork(nn.Module):
         x = x.relu()
         if self.value is None:
             q, _ = _apply(self.advantage, x, noise)
-            return q.view(-1, shape.actions, shape.atoms).squeeze(-1) if shape.atoms == 1 else _grouped(q, shape)
-        for_value, for_advantage = x.chunk(2, dim=1)
-        value, noise = _apply(self.value, for_value, noise)
-        advantage, _ = _apply(self.advantage, for_advantage, noise)
-        advantage = _grouped(advantage, shape)
-        q = value.view(-1, 1, shape.atoms) + advantage - advantage.mean(dim=1, keepdim=True)
+            q = q.view(-1, shape.actions, shape.atoms)
+        else:
+            for_value, for_advantage = x.chunk(2, dim=1)
+            value, noise = _apply(self.value, for_value, noise)
+            advantage, _ = _apply(self.advantage, for_advantage, noise)
+            advantage = advantage.view(-1, shape.actions, shape.atoms)
+            q = value.view(-1, 1, shape.atoms) + advantage - advantage.mean(dim=1, keepdim=True)
         return q.squeeze(-1) if shape.atoms == 1 else q
 
     def values(self, output: Tensor) -> Tensor:
         """Expected returns `[N, A]` from the output of `forward`."""
         return output if self.shape.atoms == 1 else (output.softmax(dim=-1) * self.support).sum(dim=-1)
-
-
-def _grouped(flat: Tensor, shape: QShape) -> Tensor:
-    return flat.view(-1, shape.actions, shape.atoms)
 
 
 def _apply(layer: nn.Module, x: Tensor, noise: Tensor | None) -> tuple[Tensor, Tensor | None]:

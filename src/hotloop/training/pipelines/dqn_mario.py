@@ -6,7 +6,6 @@ faster side, collectors or learner, waits for the other.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -14,12 +13,13 @@ import numpy as np
 
 from hotloop.phases import Phase
 from hotloop.training.run.collector_stats import CollectorStats, status
-from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.training.run.config_checks import require, require_positive, require_share
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.saved_training import common_state, restore_common
 from hotloop.training.state_checks import object_in
-from hotloop.training.tasks import mario, mario_setup
+from hotloop.training.tasks import mario
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -195,7 +195,7 @@ class Agent:
         self.config = config
         self.observation_shape = (config.stack, config.size, config.size)
         kernel = "lean" if config.kernel == "auto" else config.kernel
-        learner, rule = mario_setup.learner_config(config), FrameQRule(q_goal, q_loss, move_target)
+        learner, rule = mario.learner_config(config), FrameQRule(q_goal, q_loss, move_target)
         self.learner = FrameDQN(learner, rule, seed=config.seed, kernel=kernel, device=config.device)
 
     def act(self, obs: np.ndarray) -> np.ndarray:
@@ -232,7 +232,7 @@ class Training:
             "td_error": float(np.mean(metrics.td_abs)) if metrics is not None else None,
             "epsilon": self.exploration.epsilon(self.counts.env_steps),
             "buffer_fill": len(self.replay) / self.replay.capacity,
-            "gpu_busy": mario_setup.gpu_busy(),
+            "gpu_busy": mario.gpu_busy(),
             **self.stats.scalars(self.counts.updates),
         }
 
@@ -249,21 +249,13 @@ class Training:
         """Return the state for a checkpoint."""
         # The collector's state comes first: steps that arrive in the replay buffer after this are not counted in it.
         collector = self.collector.state()
-        groups = {
-            "learner": self.agent.learner.tensors(),
-            "replay": self.replay.state(copy=False),
-            "episodes": self.episodes.state(),
-        }
-        return groups, {"collector": collector, "rng": self.rng.bit_generator.state, "feeding": self.stats.state()}
+        groups, values = common_state(self)
+        return groups, values | {"collector": collector, "feeding": self.stats.state()}
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint. All consoles start new episodes."""
-        self.agent.learner.load(saved.group("learner"))
-        self.replay.restore(saved.group("replay"), actions=mario_setup.ACTIONS[self.config.actions])
+        restore_common(self, saved, mario.ACTIONS[self.config.actions])
         self.replay.cut()
-        self.episodes.restore(saved.group("episodes"))
-        self.rng.bit_generator.state = saved.random_state()
-        self.counts = saved.counts
         self.collector.restore(object_in(saved.meta, "collector"))
         version = self.collector.publish(self.agent.learner.weights())
         self.stats.restore(object_in(saved.meta, "feeding"), version, self.counts.updates)
@@ -348,15 +340,10 @@ def conclude(training: Training, got: Collected, run: TrainingRun) -> None:
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
     """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
-    from hotloop.training.run.training_run import TrainingRun
+    from hotloop.training.run.training_run import opened
 
-    require_device(config.device)
     mario.check(config)
-    with (
-        torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
-        TrainingRun("dqn-mario", config, options or OPTIONS, recording) as run,
-    ):
+    with opened("dqn-mario", config, options or OPTIONS, recording, Agent) as (run, agent):
         training = prepare(run, agent)
         with training.collector:
             if training.config.workers:
@@ -374,18 +361,20 @@ def train(config: Config, options: Options | None = None, recording: Recording |
 
 def prepare(run: TrainingRun, agent: Agent) -> Training:
     """Build and compile all parts; with `--kernel auto`, choose the fastest kernel."""
+    from hotloop.training.learn.frame_dqn.policy import Exploration
+
     config: Config = run.config
-    mario_setup.check_resume(run.checkpoint, config)
+    mario.check_resume(run.checkpoint, config)
     with run.preparing("learner"):
-        kernel, note = mario_setup.settle(agent.learner, config)
+        kernel, note = mario.settle(agent.learner, config)
         config = replace(config, kernel=kernel)
     if note:
         run.say(note)
     with run.preparing("replay"):
-        replay = mario_setup.make_replay(config)
+        replay = mario.make_replay(config)
     with run.preparing("consoles"):
-        exploration = mario_setup.explored(config)
-        collector = mario_setup.make_collector(config, replay, agent.learner, exploration)
+        exploration = Exploration(config.epsilon_start, config.epsilon_end, config.epsilon_steps, config.hold)
+        collector = mario.make_collector(config, replay, agent.learner, exploration)
     rng, episodes, stats = np.random.default_rng([config.seed]), Episodes(config.lanes), CollectorStats(config.epoch)
     training = Training(config, collector, replay, agent, exploration, rng, Counts(), episodes, stats)
     if run.checkpoint is not None:

@@ -6,7 +6,6 @@ steps, one call of the learner does `updates_per_step` updates.
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -15,16 +14,15 @@ import numpy as np
 from hotloop.phases import Phase
 from hotloop.training.run.config_checks import (
     require,
-    require_device,
     require_positive,
     require_seed,
     require_share,
-    torch_threads,
 )
 from hotloop.training.run.configuration import derive
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.saved_training import common_state, restore_common
 from hotloop.training.run.warm_up import learner_compiled_ahead, settle_kernel
 from hotloop.training.state_checks import take_like
 from hotloop.training.tasks import snake
@@ -193,24 +191,15 @@ class Training:
 
     def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
-        groups = {
-            "learner": self.agent.learner.tensors(),
-            "replay": self.replay.state(copy=False),
-            "env": self.env.get_state() | {"obs": self.obs},
-            "episodes": self.episodes.state(),
-        }
-        return groups, {"rng": self.rng.bit_generator.state}
+        groups, values = common_state(self)
+        return groups | {"env": self.env.get_state() | {"obs": self.obs}}, values
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint."""
         env = saved.group("env")
         (self.obs,) = take_like(env, obs=self.obs)
         self.env.set_state(env)
-        self.agent.learner.load(saved.group("learner"))
-        self.replay.restore(saved.group("replay"), actions=self.agent.actions)
-        self.episodes.restore(saved.group("episodes"))
-        self.rng.bit_generator.state = saved.random_state()
-        self.counts = saved.counts
+        restore_common(self, saved, self.agent.actions)
 
 
 def collect(training: Training, timed: Laps) -> None:
@@ -282,14 +271,9 @@ def move_target(config: DQNConfig, target: Tensor, online: Tensor, updates: int)
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
     """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
-    from hotloop.training.run.training_run import TrainingRun
+    from hotloop.training.run.training_run import opened
 
-    require_device(config.device)
-    with (
-        torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
-        TrainingRun("dqn-snake", config, options or Options(), recording) as run,
-    ):
+    with opened("dqn-snake", config, options or Options(), recording, Agent) as (run, agent):
         training = prepare(run, agent)
         run.begin(training)
         while run.going():

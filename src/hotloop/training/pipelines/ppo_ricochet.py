@@ -7,7 +7,6 @@ network has memory, a minibatch is some boards with all their steps; otherwise i
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -15,12 +14,13 @@ import numpy as np
 
 from hotloop.phases import Phase
 from hotloop.spans import span
-from hotloop.training.run.config_checks import require, require_device, require_positive, require_share, torch_threads
+from hotloop.training.run.config_checks import require, require_device, require_positive, require_share
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.saved_training import common_state, restore_common
 from hotloop.training.state_checks import count_in, take_like
-from hotloop.training.tasks import ricochet, ricochet_setup
+from hotloop.training.tasks import ricochet
 from hotloop.training.tasks.curriculum import Solved
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Config(ricochet.GameOptions):
     value_weight: float = 0.5
     max_grad_norm: float = 0.5
     """Maximum norm of the gradient; 0 turns clipping off."""
-    precision: ricochet_setup.Precision = "auto"
+    precision: ricochet.Precision = "auto"
     """Precision of the passes in an update; auto: bfloat16 on GPUs that support it, otherwise float32."""
     kernel: Literal["auto", "torch"] = "auto"
     """Implementation of the update; there is only one."""
@@ -119,9 +119,7 @@ class Agent:
         from hotloop.training.learn import BoardPPO
 
         self.config = config
-        self.learner = BoardPPO(
-            ricochet_setup.learner_config(config), board_loss, seed=config.seed, device=config.device
-        )
+        self.learner = BoardPPO(ricochet.learner_config(config), board_loss, seed=config.seed, device=config.device)
         shape = self.learner.config.shape
         self.observation_shape = shape.observation
         self.taught: tuple[int, ...] = shape.planes.observation if config.auxiliary else ()
@@ -215,13 +213,9 @@ class Training:
 
     def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
-        groups = {
-            "learner": self.agent.learner.tensors(),
-            "env": self.env.get_state() | {"obs": self.obs, "fresh": self.fresh, "memory": self.memory},
-            "episodes": self.episodes.state(),
-            "solved": self.solved.state(),
-        }
-        return groups, {"rng": self.rng.bit_generator.state, "level": self.level}
+        groups, values = common_state(self)
+        env = self.env.get_state() | {"obs": self.obs, "fresh": self.fresh, "memory": self.memory}
+        return groups | {"env": env, "solved": self.solved.state()}, values | {"level": self.level}
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint."""
@@ -229,11 +223,8 @@ class Training:
         env = saved.group("env")
         self.obs, self.fresh, self.memory = take_like(env, obs=self.obs, fresh=self.fresh, memory=self.memory)
         self.env.set_state(env)
-        self.agent.learner.load(saved.group("learner"))
-        self.episodes.restore(saved.group("episodes"))
+        restore_common(self, saved)
         self.solved.restore(saved.group("solved"))
-        self.rng.bit_generator.state = saved.random_state()
-        self.counts = saved.counts
 
     def go_to(self, level: int) -> None:
         """Switch to boards of another level."""
@@ -337,18 +328,12 @@ def promote(training: Training, run: TrainingRun) -> None:
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
     """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
-    from hotloop.training.run.training_run import TrainingRun
+    from hotloop.training.run.training_run import opened
 
     require_device(config.device)
-    config, options = (
-        replace(config, precision=ricochet_setup.resolve_precision(config.precision, config.device)),
-        options or OPTIONS,
-    )
-    with (
-        torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
-        TrainingRun("ppo-ricochet", config, options, recording) as run,
-    ):
+    config = replace(config, precision=ricochet.resolve_precision(config.precision, config.device))
+    options = options or OPTIONS
+    with opened("ppo-ricochet", config, options, recording, Agent) as (run, agent):
         training = prepare(run, agent, evaluates=options.eval_episodes > 0)
         try:
             run.begin(training)

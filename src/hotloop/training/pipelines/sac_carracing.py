@@ -15,19 +15,17 @@ import numpy as np
 from hotloop.phases import Phase
 from hotloop.training.run.config_checks import (
     require,
-    require_device,
     require_positive,
     require_seed,
     require_share,
-    torch_threads,
 )
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.options import Options
 from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.saved_training import common_state, restore_common
 from hotloop.training.run.warm_up import settle_kernel
-from hotloop.training.tasks import carracing, carracing_setup
-from hotloop.training.tasks.frame_stack import FrameStacks
-from hotloop.training.tasks.game import training_seeds
+from hotloop.training.tasks import carracing
+from hotloop.training.tasks.game import FrameStacks, training_seeds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -182,7 +180,7 @@ class Agent:
             move_target=move_target,
         )
         self.learner = SAC(
-            carracing_setup.learner_config(config), rule, seed=config.seed, kernel=kernel, device=config.device
+            carracing.learner_config(config), rule, seed=config.seed, kernel=kernel, device=config.device
         )
 
     def act(self, obs: np.ndarray) -> np.ndarray:
@@ -230,22 +228,13 @@ class Training:
 
     def state(self) -> tuple[Groups, dict[str, Json]]:
         """Return the state for a checkpoint."""
-        groups = {
-            "learner": self.agent.learner.tensors(),
-            "replay": self.replay.state(copy=False),
-            "episodes": self.episodes.state(),
-        }
-        return groups, {"rng": self.rng.bit_generator.state}
+        return common_state(self)
 
     def restore(self, saved: Saved) -> None:
         """Continue from a checkpoint. Box2D's world cannot be saved, so all cars start new episodes."""
-        self.agent.learner.load(saved.group("learner"))
-        self.replay.restore(saved.group("replay"))
+        restore_common(self, saved)
         self.replay.cut()
-        self.episodes.restore(saved.group("episodes"))
         self.episodes.drop_unfinished()
-        self.rng.bit_generator.state = saved.random_state()
-        self.counts = saved.counts
         seeds = training_seeds(self.config.seed + self.counts.env_steps, self.config.envs, np.uint32)
         self.frames, _ = self.env.reset(seed=seeds)
         self.stacks = FrameStacks(self.frames, self.config.stack)
@@ -322,14 +311,9 @@ def move_target(config: SACConfig, target: Tensor, online: Tensor) -> None:
 
 def train(config: Config, options: Options | None = None, recording: Recording | None = None) -> Result:
     """Train until a limit in the options is reached, or until Ctrl-C; `recording` is the recorder around the run."""
-    from hotloop.training.run.training_run import TrainingRun
+    from hotloop.training.run.training_run import opened
 
-    require_device(config.device)
-    with (
-        torch_threads(config.threads),
-        nullcontext(Agent(config)) as agent,  # rejects impossible settings before anything is written
-        TrainingRun("sac-carracing", config, options or OPTIONS, recording) as run,
-    ):
+    with opened("sac-carracing", config, options or OPTIONS, recording, Agent) as (run, agent):
         training = prepare(run, agent)
         try:
             run.begin(training)
@@ -350,8 +334,8 @@ def prepare(run: TrainingRun, agent: Agent) -> Training:
         frames, _ = env.reset(seed=training_seeds(config.seed, config.envs, np.uint32))
         stacks = FrameStacks(frames, config.stack)
     with run.preparing("replay"):
-        replay = carracing_setup.make_replay(config, frames, config.buffer)
-        carracing_setup.rehearse(config, frames)
+        replay = carracing.make_replay(config, frames, config.buffer)
+        carracing.rehearse(config, frames)
     with run.preparing("learner"):
         config = replace(config, kernel=settle_kernel(agent.learner, config.kernel, 1))
         agent.learner.greedy(stacks.seen)

@@ -9,10 +9,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from hotloop.training.replay.ring_layout import Handle, Ring
+from hotloop.training.replay.record_layout import FLAG_BITS
+from hotloop.training.replay.ring_layout import Handle, ReplayError, Ring
 from hotloop.training.replay.samplers import Prioritised, make_sampler
-from hotloop.training.replay.state import restore_state, take_state
 from hotloop.training.replay.writers import StepWriter
+from hotloop.training.state_checks import MOST, require_values
 
 
 class Replay:
@@ -48,11 +49,9 @@ class Replay:
         return self._lanes.fresh
 
     def update_priorities(self, index: np.ndarray, td_abs: np.ndarray) -> None:
-        """Set the priorities of sampled transitions. Those overwritten in the meantime are ignored.
+        """Set the priorities of sampled transitions (`Batch.index`, [B]) from their absolute TD errors, [B].
 
-        Args:
-            index: `Batch.index`, [B].
-            td_abs: Absolute TD errors, [B].
+        Those overwritten in the meantime are ignored.
         """
         self._sampler.update(index, td_abs)
 
@@ -66,20 +65,61 @@ class Replay:
 
     def state(self, copy: bool = True) -> dict[str, np.ndarray]:
         """Return the full contents for `restore`. Without `copy` the arrays change with the next add."""
-        return take_state(self._ring, self._lanes, self._sampler, copy)
+        # Copied in any case: other processes may keep writing beyond these heads.
+        heads = self._ring.heads.copy()
+        found = {"heads": heads, "fresh": self.fresh} | self._written(heads)
+        found |= {f"sampler.{name}": array for name, array in self._sampler.state().items()}
+        return {name: array.copy() if copy else array for name, array in found.items()}
+
+    def _written(self, heads: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the slots that were written in any lane, [lanes, filled, ...], as views."""
+        filled = min(self._ring.shape.length, int(heads.max()))
+        return {name: array[:, :filled] for name, array in self._ring.by_lane().items()}
 
     def restore(self, state: Mapping[str, np.ndarray], actions: int | None = None) -> None:
-        """Restore the state of a replay with the same options; it then continues bit for bit.
+        """Restore the `state` of a replay with the same options; it then continues bit for bit.
 
-        Args:
-            state: What `state` returned.
-            actions: Number of discrete actions; stored actions are checked to be below it.
-
-        Raises:
-            HotloopError: The state is invalid or of another shape. The replay is unchanged.
+        An invalid state is rejected before anything is changed; discrete actions must be below `actions`.
         """
-        restore_state(self._ring, self._lanes, self._sampler, state, actions)
+        ring = self._ring
+        _check("heads", ring.heads, state)
+        _check("fresh", self.fresh, state)
+        heads = state["heads"]
+        # Step ids, number × lanes, must fit into 64 bits.
+        require_values(heads, "heads", low=0, high=MOST // ring.shape.lanes)
+        arrays = self._written(heads)
+        for name, array in arrays.items():
+            _check(name, array, state)
+        _check_records(ring.layout.record, state["words"], actions)
+        found = {name.removeprefix("sampler."): array for name, array in state.items() if "sampler." in name}
+        self._sampler.restore(found, heads)
+        for name, array in arrays.items():
+            array[:] = state[name]
+        self.fresh[:] = state["fresh"]
+        ring.heads[:] = heads
 
     def close(self) -> None:
         """Release shared memory. This also happens when the replay is garbage collected, or at exit."""
         self._ring.block.close()
+
+
+def _check_records(record: np.dtype[np.void], words: np.ndarray, actions: int | None) -> None:
+    """Reject records with unknown flags, actions out of range, or numbers that are not finite."""
+    rows = np.ascontiguousarray(words).view(record)
+    require_values(rows["flags"], "flags", high=FLAG_BITS)
+    for name in record.names or ():
+        if rows[name].dtype.kind == "f":
+            require_values(rows[name], name)
+    if actions is not None:
+        require_values(rows["action"], "action", low=0, high=actions - 1)
+
+
+def _check(name: str, array: np.ndarray, state: Mapping[str, np.ndarray]) -> None:
+    found = state.get(name)
+    if found is None:
+        raise ReplayError(f"the state has no {name!r}, only {', '.join(state)}: it is not one of a replay like this")
+    if found.shape != array.shape or found.dtype != array.dtype:
+        raise ReplayError(
+            f"{name!r} of the state is {found.dtype} {list(found.shape)} where this replay has {array.dtype} "
+            f"{list(array.shape)}: make the replay with the capacity and shapes it was saved with"
+        )

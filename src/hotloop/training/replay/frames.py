@@ -103,11 +103,8 @@ class FrameReplay(Replay):
     ) -> Batch[np.ndarray]:
         """Draw transitions with replacement; observations are [B, stack, *frame_shape], views of one window.
 
-        Args:
-            batch: Number of transitions.
-            rng: Source of randomness; one number is drawn from it.
-            beta: Exponent of the importance weights; None for that of `Prioritised`.
-            scale: None for uint8, as stored; or a factor such as 1 / 255 for float32.
+        One number is drawn from `rng`. `beta` is the exponent of the importance weights; None for that of
+        `Prioritised`. `scale` is None for uint8, as stored, or a factor such as 1 / 255 for float32.
         """
         return draw_intact(self._ring, batch, rng, lambda seed: self._gather(batch, seed, beta, scale))
 

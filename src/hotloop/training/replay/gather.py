@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -66,15 +67,19 @@ class FrameGatherer:
         memory = self._buffers.take(rows * self._frames.shape[1] * np.dtype(np.float32).itemsize)
         out = memory.view(np.float32).reshape(rows, -1)
         parts = min(torch.get_num_threads(), rows)
-        edges = [rows * part // parts for part in range(parts + 1)]
-        jobs = [(self._frames, slots, np.float32(scale), span, out) for span in pairwise(edges)]
-        threads = [threading.Thread(target=gather_scaled, args=job) for job in jobs[1:]]
-        for thread in threads:
-            thread.start()
-        gather_scaled(*jobs[0])
-        for thread in threads:
-            thread.join()
+        run_split(rows, parts, lambda span: gather_scaled(self._frames, slots, np.float32(scale), span, out))
         return out
+
+
+def run_split(rows: int, parts: int, work: Callable[[tuple[int, int]], object]) -> None:
+    """Call `work` with each of `parts` equal ranges of rows: the first in this thread, the others in new ones."""
+    first, *others = pairwise([rows * part // parts for part in range(parts + 1)])
+    threads = [threading.Thread(target=work, args=(span,)) for span in others]
+    for thread in threads:
+        thread.start()
+    work(first)
+    for thread in threads:
+        thread.join()
 
 
 def widest(row_bytes: int) -> np.dtype[np.generic]:

@@ -90,10 +90,8 @@ class VectorReplay(Replay):
     def sample(self, batch: int, rng: np.random.Generator, beta: float | None = None) -> Batch[np.ndarray]:
         """Draw transitions with replacement. For K updates at once, draw K batches in one call and split it.
 
-        Args:
-            batch: Number of transitions.
-            rng: Source of randomness; one number is drawn from it.
-            beta: Exponent of the importance weights; None for that of `Prioritised`.
+        One number is drawn from `rng`. `beta` is the exponent of the importance weights; None for that of
+        `Prioritised`.
         """
         return draw_intact(self._ring, batch, rng, lambda seed: self._gather(batch, seed, beta))
 

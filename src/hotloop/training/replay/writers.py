@@ -138,10 +138,6 @@ class LaneWriter:
     """Writes one lane of a `FrameReplay` in fragments, and keeps the frame stack that the policy sees.
 
     Each frame is copied twice: into the stack when it arrives, and into the ring with its fragment.
-
-    Args:
-        ring: Ring of a `FrameReplay`, created in this process or attached.
-        lane: Index of the lane.
     """
 
     def __init__(self, ring: Ring, lane: int) -> None:

@@ -46,12 +46,7 @@ class Checkpoint:
 
 
 def write(path: Path, groups: Groups, meta: Mapping[str, Json]) -> None:
-    """Write a checkpoint completely, or not at all.
-
-    Args:
-        path: The directory to create; an existing one is replaced.
-        groups: Arrays by group and name.
-        meta: JSON values: configuration, counters, states of random generators.
+    """Write a checkpoint completely, or not at all; an existing one is replaced.
 
     Raises:
         OSError: It could not be written. Nothing of it remains, and an existing checkpoint is unchanged.
@@ -82,15 +77,7 @@ def bring(source: Path, path: Path) -> None:
 
 
 def read(path: Path, only: Collection[str] | None = None) -> Checkpoint:
-    """Read a checkpoint and check that it is complete and undamaged.
-
-    Args:
-        path: Directory of the checkpoint.
-        only: The groups to read; None for all.
-
-    Raises:
-        CheckpointUnreadable: It does not exist, is damaged, or has a newer format.
-    """
+    """Read a checkpoint, or only some groups of it, and check that it is complete and undamaged."""
     digests, meta = read_description(path)
     wanted = {name: digest for name, digest in digests.items() if only is None or _group(name) in only}
     return Checkpoint(path, meta, {_group(name): read_arrays(path / name, each) for name, each in wanted.items()})
@@ -138,11 +125,9 @@ def check_best(folder: Path) -> None:
 
 
 def find(path: Path, best: bool = False) -> Path:
-    """Return the directory of a checkpoint.
+    """Return the directory of a checkpoint, given that, a file in it, or a run directory.
 
-    Args:
-        path: That directory, a file in it, or a run directory.
-        best: Return the best checkpoint of a run directory, if it has one, not the last.
+    Of a run directory it is the last checkpoint, or the `best`, if it has one.
     """
     named = _present(path.parent if path.is_file() else path)
     if named is not None:

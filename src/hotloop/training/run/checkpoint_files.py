@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping
 from io import BufferedReader
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import psutil
@@ -60,11 +60,7 @@ class CheckpointUnreadable(HotloopError):
 
 
 def write_files(folder: Path, groups: Groups, meta: Mapping[str, Json]) -> None:
-    """Write all files of a checkpoint into an empty directory and flush them to the disk.
-
-    Raises:
-        OSError: A file could not be written.
-    """
+    """Write all files of a checkpoint into an empty directory and flush them to the disk."""
     digests = {f"{name}{SUFFIX}": _write_arrays(folder / f"{name}{SUFFIX}", each) for name, each in groups.items()}
     outer = {"format": FORMAT, "digests": digests, "meta": dict(meta)}
     with (folder / META).open("xb") as stream:
@@ -74,11 +70,7 @@ def write_files(folder: Path, groups: Groups, meta: Mapping[str, Json]) -> None:
 
 
 def read_description(folder: Path) -> tuple[dict[str, str], Mapping[str, Json]]:
-    """Return the digests of the array files by name, and the JSON values of the run.
-
-    Raises:
-        CheckpointUnreadable: It is not a checkpoint, is damaged, or has a newer format.
-    """
+    """Return the digests of the array files by name, and the JSON values of the run."""
     file = folder / META
     if not file.exists():
         raise CheckpointUnreadable(f"{folder} is not a checkpoint (it has no {META}): name one of checkpoints/*")
@@ -96,11 +88,7 @@ def read_description(folder: Path) -> tuple[dict[str, str], Mapping[str, Json]]:
 
 
 def read_arrays(file: Path, digest: str) -> dict[str, np.ndarray]:
-    """Return the arrays of a file by name.
-
-    Raises:
-        CheckpointUnreadable: It does not exist, is damaged, or has another digest.
-    """
+    """Return the arrays of a file by name. The file must have this digest."""
     with _open(file) as stream:
         size, most = os.fstat(stream.fileno()).st_size, psutil.virtual_memory().total
         if size > most:
@@ -123,10 +111,7 @@ def _map_arrays(stream: BinaryIO, size: int) -> dict[str, np.ndarray]:
     length = int.from_bytes(stream.read(LENGTH_BYTES), "little")
     if size < LENGTH_BYTES or length > min(MOST_META_BYTES, size - LENGTH_BYTES):
         raise ValueError(f"its header has {length:,} bytes")
-    header = json.loads(stream.read(length).decode("utf-8"))
-    _check_values(header, 0)
-    if not isinstance(header, dict):
-        raise TypeError("its header is not an object")
+    header: dict[str, Any] = _parse(stream.read(length))
     header.pop("__metadata__", None)
     begin = LENGTH_BYTES + length
     data = np.memmap(stream, np.uint8, "c").view(np.ndarray)[begin:]

@@ -17,16 +17,11 @@ from hotloop.training.run import checkpoint
 
 
 class Saver:
-    """Writes the checkpoints of a run directory.
+    """Writes the checkpoints of a run directory, and keeps the newest ones besides the best.
 
     Attributes:
         last: The newest checkpoint.
         best: Highest evaluation score that has a checkpoint.
-
-    Args:
-        run: The run directory.
-        keep: Checkpoints to keep besides the best.
-        warn: Prints a warning.
     """
 
     def __init__(self, run: Path, keep: int, warn: Callable[[str], None]) -> None:
@@ -36,14 +31,7 @@ class Saver:
         self._has_diverged = False
 
     def save(self, env_steps: int, groups: checkpoint.Groups, meta: Mapping[str, Json], ends: bool = False) -> bool:
-        """Write the checkpoint of a step and remove older ones; return whether it was written.
-
-        Args:
-            env_steps: Number of the step.
-            groups: Arrays by group and name.
-            meta: JSON values.
-            ends: Whether this is the last checkpoint of the training.
-        """
+        """Write the checkpoint of a step and remove older ones; return whether it was written. `ends` if it is last."""
         path = checkpoint.step_path(self._run, env_steps)
         wrong = not_finite(groups)
         if wrong is not None:

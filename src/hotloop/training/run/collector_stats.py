@@ -53,11 +53,7 @@ class Totals(NamedTuple):
 
 
 class CollectorStats:
-    """Statistics of a training with collectors.
-
-    Args:
-        epoch: Episodes in an epoch.
-    """
+    """Statistics of a training with collectors, whose epochs have this number of episodes."""
 
     def __init__(self, epoch: int) -> None:
         self._epoch = epoch

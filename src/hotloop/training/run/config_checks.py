@@ -36,6 +36,12 @@ class Config(Settings, Protocol):
     @property
     def kernel(self) -> str: ...  # noqa: D102
 
+    @property
+    def device(self) -> str: ...  # noqa: D102
+
+    @property
+    def threads(self) -> int: ...  # noqa: D102
+
 
 def require(holds: bool, config: Settings, name: str, remedy: str) -> None:
     """Reject a configuration unless `holds`. The error shows field `name` and says to give `remedy` instead."""

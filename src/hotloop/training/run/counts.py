@@ -67,12 +67,9 @@ class Episodes:
         self._best_score = 0.0
 
     def step(self, reward: np.ndarray, ended: np.ndarray, score: np.ndarray | None = None) -> int:
-        """Add a vector step; return how many episodes ended.
+        """Add a vector step, [N] each; return how many episodes ended, terminated or truncated.
 
-        Args:
-            reward: [N].
-            ended: bool [N], terminated or truncated.
-            score: [N], read where an episode ended; by default the return is the score.
+        A score is read where an episode ended; without scores, the return counts.
         """
         self._return += reward
         self._length += 1

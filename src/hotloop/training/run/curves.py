@@ -43,13 +43,8 @@ class WandbRun(Protocol):
 class Scalars:
     """Writes rows of named numbers. A new name adds a column to the CSV file.
 
-    A row that cannot be written is skipped with a warning, and the next one is tried.
-
-    Args:
-        folder: The run directory.
-        tensorboard: Whether to write for TensorBoard as well.
-        wandb: Options of a run of Weights & Biases, or None.
-        warn: Prints a warning.
+    A row that cannot be written is skipped with a warning, and the next one is tried. `wandb` has the options of a run
+    of Weights & Biases, or is None.
     """
 
     def __init__(
@@ -133,11 +128,7 @@ class Scalars:
 
 
 class Events:
-    """Writes a TensorBoard file. TensorBoard's own writer has a thread that dies with a traceback on a full disk.
-
-    Args:
-        folder: Folder to create for the file.
-    """
+    """Writes a TensorBoard file. TensorBoard's own writer has a thread that dies with a traceback on a full disk."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -184,14 +175,7 @@ def _read(path: Path) -> list[dict[str, str]]:
 
 
 def _read_of_others(path: Path) -> tuple[list[str], list[list[str]]]:
-    """Return the names and the rows of a curve of unknown origin.
-
-    Raises:
-        UnfitFile: It is not a regular file, or too large.
-        OSError: It cannot be read.
-        ValueError: It is not a table of numbers.
-        csv.Error: It is not a CSV file.
-    """
+    """Return the names and the rows of a curve of unknown origin. Any `ValueError` says what is wrong with it."""
     text = read_regular(path, MOST_BYTES).decode("utf-8")
     table = csv.reader(io.StringIO(text, newline=""))
     names = next(table, [])

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from hotloop.errors import HotloopError
 from hotloop.files import resolved
 from hotloop.json_types import Json
 from hotloop.training.run import checkpoint
+from hotloop.training.run.checkpoint_files import Arrays
 from hotloop.training.run.counts import Counts
 from hotloop.training.state_checks import StateUnreadable, object_in, random_state, require_state, text_in
 
@@ -53,17 +55,26 @@ class Saved:
         require_state(found is not None and found.shape == (lanes,), f"it is not of {lanes} environments")
 
 
+def common_state(training: Any) -> tuple[dict[str, Arrays], dict[str, Json]]:
+    """Return the state of what all trainings have: learner, replay buffer if any, episodes, random generator."""
+    groups: dict[str, Arrays] = {"learner": training.agent.learner.tensors(), "episodes": training.episodes.state()}
+    if hasattr(training, "replay"):
+        groups["replay"] = training.replay.state(copy=False)
+    return groups, {"rng": training.rng.bit_generator.state}
+
+
+def restore_common(training: Any, saved: Saved, actions: int | None = None) -> None:
+    """Restore the same, and the counts; the actions in a replay buffer must be below `actions`, if given."""
+    training.agent.learner.load(saved.group("learner"))
+    if hasattr(training, "replay"):
+        training.replay.restore(saved.group("replay"), actions)
+    training.episodes.restore(saved.group("episodes"))
+    training.rng.bit_generator.state = saved.random_state()
+    training.counts = saved.counts
+
+
 def read_saved(path: Path, only: Collection[str] | None = None, *, of_run_best: bool = False) -> Saved:
-    """Read a checkpoint, or the last one of a run directory.
-
-    Args:
-        path: A checkpoint, or a run directory.
-        only: The groups of arrays to read; None for all.
-        of_run_best: Read the best checkpoint of a run directory, not the last.
-
-    Raises:
-        HotloopError: There is none, or it is damaged.
-    """
+    """Read a checkpoint, or the last one of a run directory, or its best; only some groups of arrays, or all."""
     found = checkpoint.read(checkpoint.find(path, best=of_run_best), only)
     meta = found.meta
     try:

@@ -29,11 +29,8 @@ class Stop:
     """Turns the first signal into a request; use as a context manager around the loop.
 
     A SIGHUP that is ignored, as under nohup, stays ignored. Outside the main thread, where Python allows no handlers,
-    there are no requests.
-
-    Args:
-        ends_process: Ignore signals after the training too, if one has stopped it: Python's own handlers would end a
-            command with another exit code while it prints its result or shuts down.
+    there are no requests. If it `ends_process`, signals are ignored after the training too, if one has stopped it:
+    Python's own handlers would end a command with another exit code while it prints its result or shuts down.
     """
 
     def __init__(self, ends_process: bool = False) -> None:

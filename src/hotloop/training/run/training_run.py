@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import TracebackType
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from hotloop.clock import now_ns
 from hotloop.counters import steps_per_episode
@@ -24,12 +24,11 @@ from hotloop.json_types import Json
 from hotloop.phases import Phase
 from hotloop.training.run import checkpoint, configuration
 from hotloop.training.run.checkpoint_saver import Saver, not_finite, reason_of
-from hotloop.training.run.config_checks import Config
+from hotloop.training.run.config_checks import Config, require_device, torch_threads
 from hotloop.training.run.counts import Counts, Episodes
 from hotloop.training.run.curves import CSV, Scalars, check_tensorboard, check_wandb
-from hotloop.training.run.interval import Interval
 from hotloop.training.run.options import Options
-from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.phase_timer import Interval, Laps
 from hotloop.training.run.progress import Bar
 from hotloop.training.run.recording import NoRecording, Recording, RunInfo
 from hotloop.training.run.result import Result, peak_rss_bytes
@@ -44,6 +43,7 @@ ROW_EVERY = 2
 NOT_SAVED = 2
 """Exit code of a run whose last checkpoint could not be written, or would hold weights that are not finite."""
 ConfigT = TypeVar("ConfigT", bound=Config)
+AgentT = TypeVar("AgentT")
 ConfigT_co = TypeVar("ConfigT_co", bound=Config, covariant=True)
 
 
@@ -72,14 +72,7 @@ class Trainee(Protocol[ConfigT_co]):
 
 
 class TrainingRun(Generic[ConfigT]):
-    """A run from its directory to its result; use as a context manager around the loop.
-
-    Args:
-        pipeline: Its name on the command line.
-        config: What to learn, and how.
-        options: How long, what to write, and where.
-        recording: The recorder around the run, if there is one.
-    """
+    """A run from its directory to its result; use as a context manager around the loop."""
 
     def __init__(self, pipeline: str, config: ConfigT, options: Options, recording: Recording | None = None) -> None:
         configuration.check_finite(config)
@@ -307,6 +300,8 @@ class TrainingRun(Generic[ConfigT]):
     def _result(self, stopped_by: str, trained_s: float) -> Result:
         counts, means = self._trainee.counts, self._trainee.episodes.means()
         here = counts.since(self._begun)
+        reported: dict[str, Any] = {name: mean for name, mean in means.items() if not name.startswith("length")}
+        reported |= self._evaluation
         warmup_s = (self._begun_ns - self._started_ns) / 1e9
         return Result(
             pipeline=self.pipeline,
@@ -317,15 +312,8 @@ class TrainingRun(Generic[ConfigT]):
             warmup_seconds=warmup_s,
             env_steps_per_s=here.env_steps / max(trained_s, 1e-9),
             updates_per_s=here.updates / max(trained_s, 1e-9),
-            return_mean=means["return_mean"],
-            return_last100=means["return_last100"],
-            score_mean=means["score_mean"],
-            score_last100=means["score_last100"],
-            score_best=means["score_best"],
-            eval_return=self._evaluation["eval_return"],
-            eval_score=self._evaluation["eval_score"],
+            **reported,
             best_eval_score=self._saver.best,
-            success_rate=self._evaluation["success_rate"],
             kernel=self.config.kernel,
             stopped_by=stopped_by,
             exit_code=self._exit_code,
@@ -333,6 +321,22 @@ class TrainingRun(Generic[ConfigT]):
             run_dir=str(self.run_dir),
             checkpoint=None if self._saver.last is None else str(self._saver.last),
         )
+
+
+@contextmanager
+def opened(
+    pipeline: str,
+    config: ConfigT,
+    options: Options,
+    recording: Recording | None,
+    agent: Callable[[ConfigT], AgentT],
+) -> Iterator[tuple[TrainingRun[ConfigT], AgentT]]:
+    """Open a run, with torch set up, and make its agent first: it rejects settings before anything is written."""
+    require_device(config.device)
+    with torch_threads(config.threads):
+        made = agent(config)
+        with TrainingRun(pipeline, config, options, recording) as run:
+            yield run, made
 
 
 def _to_resume(pipeline: str, path: Path) -> Saved:

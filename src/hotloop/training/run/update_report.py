@@ -8,14 +8,14 @@ above what this machine reaches in a matrix product mean that a time is wrong; t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 
 import torch
 
 from hotloop.clock import now_ns
 from hotloop.training.learn.sac.learner import SAC, as_span
-from hotloop.training.learn.sac.networks import TWINS, SACShape, conv_sides
+from hotloop.training.learn.sac.networks import TWINS, SACShape
 from hotloop.training.learn.sac.state import PHASES
 
 EVERY = 10
@@ -60,12 +60,9 @@ class UpdateReport:
         if self._updates % EVERY == 0:
             self._say(table(self._updates, self.whole_ns, self.ns, self._flops, self._peak))
 
-    def __call__(self, name: str, /) -> AbstractContextManager[object]:
-        """Time a phase, or a part of the current one. It is also a span of the recording."""
-        return self._timed(name)
-
     @contextmanager
-    def _timed(self, name: str) -> Iterator[None]:
+    def __call__(self, name: str, /) -> Iterator[None]:
+        """Time a phase, or a part of the current one. It is also a span of the recording."""
         is_phase = name in SHOWN
         if is_phase:
             self._phase = name
@@ -86,14 +83,9 @@ class UpdateReport:
 
 
 def table(update: int, whole: int, ns: dict[Key, int], flops: dict[Key, float], peak: float) -> str:
-    """Return the phases of one update as text.
+    """Return the phases of one update as text: its time with sampling, and of each phase and part the time, ns.
 
-    Args:
-        update: Number of the update.
-        whole: Time of the update and its sampling, ns.
-        ns: Time of each phase and part.
-        flops: Operations of each phase and part, where known.
-        peak: FLOP/s that this machine can reach.
+    FLOP/s are shown where the operations are known; `peak` is what this machine can reach.
     """
     lines = [
         f"update {update}: {whole / 1e6:.2f} ms with its sampling; "
@@ -162,7 +154,7 @@ def conv_macs(shape: SACShape) -> list[int]:
     """Return the multiplications of each convolution for one observation."""
     if not shape.has_frames:
         return []
-    channels, sides = [shape.observation[0], *(each[0] for each in shape.convs)], conv_sides(shape)
+    channels, sides = [shape.observation[0], *(each[0] for each in shape.convs)], shape.sides
     return [
         channels[k] * channels[k + 1] * kernel**2 * sides[k + 1] ** 2 for k, (_, kernel, _) in enumerate(shape.convs)
     ]

@@ -21,14 +21,14 @@ from hotloop.training.run.config_checks import Config
 from hotloop.training.worker_process import start_worker, without_recording
 
 if TYPE_CHECKING:
-    from hotloop.training.learn.kernel_choice import Measurable
+    from hotloop.training.learn.kernel_choice import Learner
 
 MOST_UPDATES = 8
 """Updates of one trial: more would only make it longer."""
 LONGEST_S = 60.0
 
 
-def settle_kernel(learner: Measurable, wanted: str, updates_per_call: int) -> str:
+def settle_kernel(learner: Learner, wanted: str, updates_per_call: int) -> str:
     """Make a learner use the wanted kernel, or for "auto" the fastest, and compile it; return its name.
 
     Kernels are tried on copies of the learner, so its state and random numbers do not change.
@@ -51,11 +51,7 @@ def learner_compiled_ahead(
 ) -> Iterator[None]:
     """Compile the learner in another process while the block runs, if that was never done; then wait for it.
 
-    Args:
-        pipeline: Name of the pipeline.
-        config: Its configuration.
-        kernels: Module of the learner's numba kernels. If numba's cache has them, nothing is done.
-        supported: Kernels that can run the network; without "numba" there is nothing to compile.
+    Nothing is done if numba's cache has the module `kernels`, or if numba is not among the supported kernels.
     """
     if config.kernel not in ("auto", "numba") or "numba" not in supported or not is_cold(kernels):
         yield

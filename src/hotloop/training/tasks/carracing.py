@@ -1,26 +1,31 @@
-"""CarRacing for its pipeline: options, environments, and laps on held-out tracks."""
+"""CarRacing for its pipeline: options, environments, laps on held-out tracks, and the parts of the training."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from hotloop.errors import HotloopError
-from hotloop.training.tasks.frame_stack import FrameStacks
-from hotloop.training.tasks.game import Act, Played, Position, held_out_seeds
-from hotloop.training.tasks.terminal_image import as_text
+from hotloop.training.run.configuration import derive
+from hotloop.training.tasks.game import Act, FrameStacks, Played, Position, as_text, held_out_seeds
 
 if TYPE_CHECKING:
     from hotloop.training.envs.carracing import CarRacingVectorEnv
+    from hotloop.training.learn import SACConfig
+    from hotloop.training.pipelines.sac_carracing import Config
+    from hotloop.training.replay import FrameReplay, VectorReplay
 
 PLACE = "environment"
 LIMIT = "max_frames"
 REMEMBERS = False
 OURS, OFFICIAL = "hotloop/CarRacing-v0", "CarRacing-v3"
 ACTION_SIZE = {"three": 3, "two": 2}
+KERNELS_STRIDES = ((8, 4), (4, 2), (3, 1))
+"""Kernel and stride of the three convolutions."""
 GREY = np.array([0.299, 0.587, 0.114], np.float32)
 
 
@@ -60,15 +65,8 @@ def make_env(
 ) -> CarRacingVectorEnv:
     """Make the vector environment of a configuration.
 
-    Args:
-        game: Options of the game.
-        num_envs: Number of cars.
-        workers: Worker processes; 0: none, None: one per core.
-        patience: Frames without a new tile after which an episode is truncated; 0: never.
-        recorded: Whether workers are recorded too when this process is recorded.
-
-    Raises:
-        HotloopError: Box2D is not installed.
+    `workers` are processes; 0: none, None: one per core. `patience` is the number of frames without a new tile after
+    which an episode is truncated; 0: never. If `recorded`, workers are recorded too when this process is recorded.
     """
     try:
         import Box2D  # noqa: F401  # pyright: ignore
@@ -89,11 +87,8 @@ def controls(actions: np.ndarray, game: GameOptions) -> np.ndarray:
 def frames_driven(info: dict[str, Any], before: np.ndarray | int) -> tuple[int, np.ndarray]:
     """Return the frames that all cars drove in a step, and the frames of each car's current episode, [N].
 
-    An episode may end before its last decision is over, so only the environment knows the number.
-
-    Args:
-        info: Info of the step.
-        before: Frames of each car's episode before the step, [N].
+    `before` is the second from the step before. An episode may end before its last decision is over, so only the
+    environment knows the number.
     """
     after = info.get("final_info", info)["frames"]
     # A car whose worker died may show the frames of a new episode already.
@@ -115,17 +110,15 @@ def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[
 
 
 def play_episodes(act: Act, game: GameOptions, episodes: int, place: str = OURS, *, choosing: bool = False) -> Played:
-    """Drive on held-out tracks, each to the end of its episode.
+    """Drive on held-out tracks, each to the end of its episode, in our environment or Gymnasium's.
 
-    Args:
-        act: Observations [E, ...] to actions [E, A].
-        game: Options of the game.
-        episodes: Number of episodes, E.
-        place: Our environment, or Gymnasium's.
-        choosing: Use the tracks for choosing the best checkpoint, not those for testing it. Our environment only.
+    `act` maps observations [E, ...] to actions [E, A]. `choosing` uses the tracks for choosing the best checkpoint, not
+    those for testing it; in our environment only.
     """
     if place == OFFICIAL:
-        return _merged([_drive_official(act, game, number) for number in range(episodes)])
+        ends = [list(_watch_official(act, game, number, "rgb_array"))[-1] for number in range(episodes)]
+        score, length = np.array([each.score for each in ends]), np.array([each.steps for each in ends])
+        return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
     env = make_env(game, episodes, workers=None)
     returned, length = np.zeros(episodes), np.zeros(episodes, np.int64)
     cause = np.full(episodes, None, object)
@@ -177,11 +170,6 @@ def _cause(terminated: bool, lap: bool) -> str:
     return "lap" if lap else "off the field" if terminated else "time"
 
 
-def _drive_official(act: Act, game: GameOptions, number: int) -> Position:
-    *_, last = _watch_official(act, game, number, "rgb_array")
-    return last
-
-
 def _watch_official(act: Act, game: GameOptions, number: int, render_mode: str) -> Iterator[Position]:
     import gymnasium
 
@@ -218,12 +206,6 @@ def as_seen(rgb: np.ndarray, size: int) -> np.ndarray:
     return np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BOX))
 
 
-def _merged(ends: list[Position]) -> Played:
-    score = np.array([each.score for each in ends])
-    length = np.array([each.steps for each in ends])
-    return Played(score, score, length, np.array([each.cause for each in ends], object), won="lap")
-
-
 def _smaller(draw: Callable[[], np.ndarray | None]) -> Callable[[], np.ndarray]:
     """Return a function that renders at half the size: a GIF of a lap has hundreds of frames."""
 
@@ -235,3 +217,45 @@ def _smaller(draw: Callable[[], np.ndarray | None]) -> Callable[[], np.ndarray]:
         return np.asarray(Image.fromarray(image).reduce(2))
 
     return picture
+
+
+def make_replay(config: Config, seen: np.ndarray, capacity: int) -> FrameReplay | VectorReplay:
+    """Make the replay buffer for observations like these, [N, ...]."""
+    from hotloop.training.replay import FrameReplay, VectorReplay
+
+    visual = config.state == "visual"
+    make = partial(FrameReplay, stack=config.stack) if visual else partial(VectorReplay, obs_dtype=seen.dtype)
+    return make(
+        capacity,
+        len(seen),
+        seen.shape[1:],
+        action_shape=(ACTION_SIZE[config.action_form],),
+        action_dtype=np.float32,
+        n_step=config.n_step,
+        gamma=config.gamma,
+    )
+
+
+def rehearse(config: Config, seen: np.ndarray) -> None:
+    """Compile the replay buffer's kernels, using a small copy."""
+    steps = 2 * (config.n_step + config.stack)
+    spare = make_replay(config, seen, steps * len(seen))
+    action = np.zeros((len(seen), ACTION_SIZE[config.action_form]), np.float32)
+    never = np.zeros(len(seen), np.bool_)
+    for _ in range(steps):
+        spare.add(seen, action, action[:, 0], never, never, seen)
+    spare.sample(1, np.random.default_rng(0))
+
+
+def learner_config(config: Config) -> SACConfig:
+    """Return the learner's configuration."""
+    from hotloop.training.learn import SACConfig, SACShape
+
+    if config.state == "vector" and (config.shared or config.shift or config.latent):
+        raise HotloopError(
+            "--state vector: features need no encoder; use --preset vector, or --no-shared --shift 0 --latent 0"
+        )
+    convs = tuple((n, *rest) for n, rest in zip(config.channels, KERNELS_STRIDES, strict=True))
+    actions = ACTION_SIZE[config.action_form]
+    shape = derive(SACShape, config, observation=shape_seen(config), actions=actions, convs=convs)
+    return derive(SACConfig, config, shape=shape)

@@ -16,12 +16,7 @@ RECENT = 100
 
 
 class Solved:
-    """Follows the episodes of N boards that are played in parallel.
-
-    Args:
-        boards: N.
-        longest: Maximum length of an episode.
-    """
+    """Follows the episodes of N boards that are played in parallel, of at most `longest` steps."""
 
     def __init__(self, boards: int, longest: int) -> None:
         self._longest = longest

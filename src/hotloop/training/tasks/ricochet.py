@@ -1,4 +1,4 @@
-"""Ricochet Robots for its pipeline: options, boards from a bank, and greedy play on held-out boards."""
+"""Ricochet Robots for its pipeline: options, boards from a bank, greedy play on held-out boards, and the learner."""
 
 from __future__ import annotations
 
@@ -12,14 +12,18 @@ import numpy as np
 from hotloop.cache import cache_folder
 from hotloop.errors import HotloopError
 from hotloop.training.run.config_checks import require
+from hotloop.training.run.configuration import derive
 from hotloop.training.tasks.game import Played, Position
 
 if TYPE_CHECKING:
     from hotloop.training.envs.ricochet import RicochetVectorEnv
+    from hotloop.training.learn import BoardPPOConfig
+    from hotloop.training.pipelines.ppo_ricochet import Config
 
 PLACE, LIMIT, REMEMBERS = "level", "eval_steps", True
 FPS = 2.0
 """Default moves per second of `hotloop play`."""
+Precision = Literal["auto", "float32", "bfloat16"]
 LEVELS = 4
 SMALLEST = 7
 """Smallest side in our own banks. Smaller boards all have the same walls, so none can be held out."""
@@ -104,12 +108,7 @@ def _make_bank(path: Path, game: GameOptions) -> None:
 
 
 def check_bank(game: GameOptions, evaluates: bool) -> None:
-    """Raise HotloopError for a bank without the boards that training or evaluation will need.
-
-    Args:
-        game: Options of the game.
-        evaluates: Whether there will be evaluations.
-    """
+    """Raise HotloopError for a bank without the boards that training, and evaluation if any, will need."""
     from hotloop.training.envs.ricochet.puzzle_bank import load
 
     path, every = bank_of(game), known_levels(game.robots)
@@ -168,11 +167,8 @@ def levels(game: GameOptions, names: list[str]) -> list[int]:
 def play_episodes(agent: Player, game: GameOptions, episodes: int, level: int) -> Played:
     """Play held-out boards of a level greedily, each to the end of its episode.
 
-    Args:
-        agent: The pipeline's own, or loaded from its checkpoint.
-        game: Options of the game.
-        episodes: Number of boards, E: the first held-out ones of the level, in the order of the bank.
-        level: Level of the boards.
+    The agent is the pipeline's own, or loaded from its checkpoint. The boards are the first held-out ones of the level,
+    in the order of the bank.
     """
     from hotloop.training.envs.ricochet import RicochetVectorEnv
     from hotloop.training.envs.ricochet.puzzle_bank import load
@@ -224,3 +220,25 @@ def watch(agent: Player, game: GameOptions, level: int, number: int, render_mode
         obs, _, terminated, truncated, info = env.step(action)
         fresh, steps, over = np.zeros(1, np.bool_), steps + 1, bool(terminated[0] or truncated[0])
         yield Position(draw, int(terminated[0]), steps, info["cause"][0] if over else None)
+
+
+def resolve_precision(precision: Precision, device: str) -> Precision:
+    """Resolve "auto": a GPU computes several times faster in bfloat16, most CPUs do not."""
+    if precision != "auto":
+        return precision
+    import torch
+
+    return "bfloat16" if device.startswith("cuda") and torch.cuda.is_bf16_supported() else "float32"
+
+
+def learner_config(config: Config) -> BoardPPOConfig:
+    """Return the learner's configuration."""
+    from hotloop.training.envs.ricochet.config import RicochetConfig
+    from hotloop.training.envs.ricochet.vector import observation_space
+    from hotloop.training.learn import BoardPPOConfig, BoardShape
+
+    game = RicochetConfig(size=config.size, robots=config.robots, observation=config.observation)
+    seen = observation_space(game).shape
+    shape = derive(BoardShape, config, observation=seen, actions=game.actions, side=config.size)
+    precision = resolve_precision(config.precision, config.device)
+    return derive(BoardPPOConfig, config, shape=shape, precision=precision)

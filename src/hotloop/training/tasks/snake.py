@@ -81,11 +81,7 @@ def home(game: GameOptions) -> int:
 
 
 def places(game: GameOptions, boards: list[int] | None, official: bool) -> list[int]:
-    """Return the board sizes to play: those requested, or the one trained on.
-
-    Raises:
-        HotloopError: The agent cannot play there.
-    """
+    """Return the board sizes to play: those requested, or the one trained on."""
     if official:
         raise HotloopError("--official: Snake has no official environment; leave it out")
     from hotloop.training.envs.snake.config import LARGEST, SMALLEST
@@ -103,12 +99,8 @@ def play_episodes(
 ) -> Played:
     """Play games in parallel on held-out seeds, each to the end of its first episode.
 
-    Args:
-        act: Observations [E, ...] to actions [E].
-        game: Options of the game.
-        episodes: Number of episodes, E.
-        board: Size of the board, if not the configuration's.
-        choosing: Use the seeds for choosing the best checkpoint, not those for testing it.
+    `act` maps observations [E, ...] to actions [E]; `board` is the side, if not the configuration's. `choosing` uses
+    the seeds for choosing the best checkpoint, not those for testing it.
     """
     from hotloop.training.envs.snake import SnakeVectorEnv
 

@@ -243,7 +243,7 @@ def test_invalid_arguments_are_reported() -> None:
     learner = DQN(SMALL, RULE)
     with pytest.raises(HotloopError, match="got 9 rows"):
         learner.update(Transitions(*(part[:9] for part in batches(SMALL, calls=1)[0])))
-    with pytest.raises(HotloopError, match="tau 0"):
+    with pytest.raises(HotloopError, match="tau is 0"):
         replace(SMALL, tau=0)
     with pytest.raises(HotloopError, match="batch is 0"):
         replace(SMALL, batch=0)

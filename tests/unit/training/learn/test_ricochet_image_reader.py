@@ -71,7 +71,7 @@ def test_all_losses_train_the_reader(what: str) -> None:
     torch.manual_seed(0)
     network = BoardNetwork(SHAPE)
     memory, fresh = torch.zeros(0, 4, 4, 8, 8), torch.ones(1, 4, dtype=torch.bool)
-    logits, value, _, reading = network.unroll_reading(pictures[None], memory, fresh)
+    logits, value, _, reading = network.unroll(pictures[None], memory, fresh)
     assert reading is not None
     assert [tuple(each.shape) for each in reading] == [(4, 4, 64), (4, 2, 64), (4, 2, 64)]
     loss = {"logits": logits.square().sum(), "value": value.sum(), "reading": reading_loss(reading, planes)}[what]
@@ -95,7 +95,7 @@ def test_auxiliary_loss_is_reported_and_changes_the_reader() -> None:
         BoardPPO(BoardPPOConfig(SHAPE, boards=4, epochs=1, auxiliary=each), board_loss, seed=1) for each in (0.0, 1.0)
     )
     with torch.no_grad():
-        reading = little.network.unroll_reading(pictures[None], torch.from_numpy(given.memory), torch.ones(1, 4) > 0)[3]
+        reading = little.network.unroll(pictures[None], torch.from_numpy(given.memory), torch.ones(1, 4) > 0)[3]
     assert reading is not None
     expected = reading_loss(reading, planes).item()
     without_loss = none.update(given, np.random.default_rng(0))

@@ -46,7 +46,7 @@ def test_sequence_equals_single_steps(name: str) -> None:
     given, memory = rollout(agent), rollout(agent).memory
     with torch.no_grad():
         whole = (torch.from_numpy(each) for each in (given.obs, memory, given.fresh))
-        logits, values, after = agent.network.unroll(*whole)
+        logits, values, after = agent.network.unroll(*whole)[:3]
     for t in range(STEPS):
         one, value, memory = agent.evaluate(given.obs[t], memory, given.fresh[t])
         assert one == pytest.approx(logits.unflatten(0, (STEPS, BOARDS))[t].numpy(), abs=1e-5)
@@ -71,7 +71,7 @@ def test_gradient_does_not_cross_episodes(name: str) -> None:
     memory = torch.from_numpy(given.memory).requires_grad_()
     fresh = np.zeros((STEPS, BOARDS), np.bool_)
     fresh[2, 0] = True
-    logits, _, _ = agent.network.unroll(torch.from_numpy(given.obs), memory, torch.from_numpy(fresh))
+    logits, *_ = agent.network.unroll(torch.from_numpy(given.obs), memory, torch.from_numpy(fresh))
     logits.unflatten(0, (STEPS, BOARDS))[-1].sum().backward()
     assert memory.grad is not None
     assert not memory.grad[:, 0].any(), "board 0 starts an episode at step 2"
@@ -84,7 +84,7 @@ def test_minibatch_uses_ppos_loss_over_whole_sequences(name: str) -> None:
     given, chosen = rollout(agent), torch.tensor([2, 0])
     metrics = agent._minibatch(Sequences(*(torch.from_numpy(np.ascontiguousarray(each)) for each in given[:7])), chosen)  # type: ignore[arg-type]
     part = [torch.from_numpy(np.ascontiguousarray(each[:, [2, 0]])) for each in given[:7]]
-    logits, value, _ = reference.network.unroll(part[0], part[2], part[1])
+    logits, value, *_ = reference.network.unroll(part[0], part[2], part[1])
     old = (part[3].flatten(), part[4].flatten(), normalise(part[5].flatten()), part[6].flatten())
     losses = ppo_losses(logits, value, old, 0.2)
     assert metrics.tolist() == pytest.approx([each.item() for each in losses], abs=1e-5)

@@ -13,7 +13,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.learn import SAC, SACConfig, SACRule, SACShape, Transitions
 from hotloop.training.learn.kernel_choice import choose_kernel
 from hotloop.training.learn.sac.learner import random_sac_batch
-from hotloop.training.learn.sac.networks import conv_sides, squash
+from hotloop.training.learn.sac.networks import squash
 from hotloop.training.learn.sac.state import PHASES
 from hotloop.training.learn.sac.torch_kernels import Plain, shift_frames
 from hotloop.training.pipelines.sac_carracing import (
@@ -195,7 +195,7 @@ def test_invalid_arguments_are_reported() -> None:
 
 
 def test_convolution_sizes_of_the_default_network() -> None:
-    assert conv_sides(SACShape((4, 96, 96), 2)) == [96, 23, 10, 8]
+    assert SACShape((4, 96, 96), 2).sides == [96, 23, 10, 8]
     assert SACShape((4, 96, 96), 2).features == 4096
 
 

@@ -12,7 +12,7 @@ from hotloop.training.collect import Collected, Episode, Restart, Spent
 from hotloop.training.run import collector_stats as feeding
 from hotloop.training.run.collector_stats import CollectorStats, status
 from hotloop.training.run.counts import Episodes
-from hotloop.training.tasks import mario_setup as mario_parts
+from hotloop.training.tasks import mario
 
 
 @pytest.fixture
@@ -134,14 +134,14 @@ def test_episodes_followed_elsewhere_count_like_those_followed_here() -> None:
 
 
 def test_how_busy_the_gpu_is_where_it_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert mario_parts.gpu_busy() is None, "there is none in use here"
+    assert mario.gpu_busy() is None, "there is none in use here"
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "utilization", lambda: 37)
-    assert mario_parts.gpu_busy() == 0.37
+    assert mario.gpu_busy() == 0.37
 
     def refuse() -> int:
         raise RuntimeError("Not Supported")
 
     monkeypatch.setattr(torch.cuda, "utilization", refuse)
-    assert mario_parts.gpu_busy() is None, "not every device tells"
+    assert mario.gpu_busy() is None, "not every device tells"
     assert "GPU 37%" in status({"gpu_busy": 0.37}, 1.0)

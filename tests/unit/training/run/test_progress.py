@@ -15,11 +15,9 @@ from tests.trainee import Trainee, options, run
 
 from hotloop.cli.recording import ProfileOptions, TrainingRecording
 from hotloop.errors import HotloopError
-from hotloop.training.run import interval
 from hotloop.training.run import phase_timer as timing
 from hotloop.training.run.counts import Counts
-from hotloop.training.run.interval import Interval
-from hotloop.training.run.phase_timer import Laps
+from hotloop.training.run.phase_timer import Interval, Laps
 from hotloop.training.run.progress import Bar, line
 
 SHARE = re.compile(r" (\d+)%")
@@ -42,8 +40,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    for module in (interval, timing):
-        monkeypatch.setattr(module, "now_ns", made)
+    monkeypatch.setattr(timing, "now_ns", made)
     return made
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hotloop.training.tasks.frame_stack import FrameStacks
+from hotloop.training.tasks.game import FrameStacks
 
 
 def test_a_new_stack_repeats_the_first_frame() -> None:

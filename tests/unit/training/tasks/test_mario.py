@@ -17,7 +17,7 @@ from hotloop.training.envs.nes.rom import RUNNER
 from hotloop.training.learn import Choice
 from hotloop.training.pipelines.dqn_mario import PRESETS, Agent, Config
 from hotloop.training.replay import FrameReplay
-from hotloop.training.tasks import mario, mario_setup
+from hotloop.training.tasks import mario
 from hotloop.training.tasks.game import Act
 
 RUN, RUN_JUMP, LEFT = 3, 4, 6
@@ -101,7 +101,7 @@ def test_presets_of_the_study() -> None:
 @pytest.mark.parametrize(("length", "ahead"), [(4000, 32), (400, 25), (100, 6)])
 def test_workers_run_ahead_by_at_most_half_of_the_unsampled_slots(length: int, ahead: int) -> None:
     replay = FrameReplay(2 * length, 2, (8, 8), storage="shared")
-    assert mario_setup.ahead_of(replay) == ahead
+    assert mario.ahead_of(replay) == ahead
     replay.close()
 
 
@@ -111,7 +111,7 @@ def test_an_unavailable_kernel_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(hotloop.training.learn, "choose_kernel", choose)
     agent = Agent(Config(channels=(4, 4, 4), hidden=16))
-    kernel, note = mario_setup.settle(agent.learner, Config(try_compile=True))
+    kernel, note = mario.settle(agent.learner, Config(try_compile=True))
     assert (kernel, agent.learner.kernel) == ("torch", "torch")
     assert note == "hotloop: kernel compile cannot be used here (no compiler); torch is used"
 

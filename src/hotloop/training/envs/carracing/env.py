@@ -55,9 +55,7 @@ class CarRacingEnv(gymnasium.Env[np.ndarray, Action]):
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Observations, Info]:
         """Start an episode on a new track; without a seed the random stream continues.
 
-        Args:
-            seed: Seed of the track.
-            options: Gymnasium's options: `{"randomize": False}` keeps the colours of `domain_randomize`.
+        As in Gymnasium, `options={"randomize": False}` keeps the colours of `domain_randomize`.
         """
         super().reset(seed=seed)
         self._game.reset(seed=seed, options=options)

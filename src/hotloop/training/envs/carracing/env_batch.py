@@ -59,16 +59,7 @@ def shared_fields(config: CarRacingConfig, count: int) -> tuple[Field, ...]:
 
 
 class EnvBatch:
-    """Cars number `first` up to `last` of a vector environment.
-
-    Args:
-        config: Options of each car.
-        arrays: Holds the actions, and receives the results.
-        first: Index of the first car.
-        last: Index after the last car.
-        autoreset: What happens when an episode ends.
-        render_mode: Render mode of each car.
-    """
+    """Cars number `first` up to `last` of a vector environment; `arrays` holds actions and receives results."""
 
     def __init__(
         self,

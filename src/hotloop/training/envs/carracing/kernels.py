@@ -148,25 +148,18 @@ def draw_bar(picture: np.ndarray, palette: np.ndarray, colour: int, box: tuple[f
 
 
 @kernel
-def draw_vertical_bar(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
-    """Paint an indicator that grows upwards."""
+def draw_growing_bar(
+    picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float, upwards: bool
+) -> None:
+    """Paint an indicator that grows upwards, or to either side."""
     wide, high = layout.WINDOW_W / 40, layout.WINDOW_H / 40
-    if abs(value) > layout.MIN_SHOWN:
-        draw_bar(
-            picture,
-            palette,
-            colour,
-            (at * wide, layout.WINDOW_H - high - high * value, (at + 1) * wide, layout.WINDOW_H - high),
-        )
-
-
-@kernel
-def draw_horizontal_bar(picture: np.ndarray, palette: np.ndarray, colour: int, at: int, value: float) -> None:
-    """Paint an indicator that grows to either side."""
-    wide, high = layout.WINDOW_W / 40, layout.WINDOW_H / 40
-    if abs(value) > layout.MIN_SHOWN:
+    if abs(value) <= layout.MIN_SHOWN:
+        return
+    if upwards:
+        box = (at * wide, layout.WINDOW_H - high - high * value, (at + 1) * wide, layout.WINDOW_H - high)
+    else:
         box = (at * wide, layout.WINDOW_H - 4 * high, (at + value) * wide, layout.WINDOW_H - 2 * high)
-        draw_bar(picture, palette, colour, box)
+    draw_bar(picture, palette, colour, box)
 
 
 @kernel
@@ -174,20 +167,14 @@ def draw_indicators(picture: np.ndarray, palette: np.ndarray, car: np.ndarray) -
     """Paint the strip below: speed, turning of the four wheels, steering, turning of the car."""
     size = picture.shape[0]
     cover(picture, (0.0, size * 0.875, float(size), float(size)), palette[layout.STRIP])
-    draw_vertical_bar(
-        picture, palette, layout.SPEED_BAR, 5, 0.02 * math.sqrt(car[layout.SPEED_X] ** 2 + car[layout.SPEED_Y] ** 2)
-    )
+    speed = math.sqrt(car[layout.SPEED_X] ** 2 + car[layout.SPEED_Y] ** 2)
+    draw_growing_bar(picture, palette, layout.SPEED_BAR, 5, 0.02 * speed, True)
     for wheel in range(4):
         colour = layout.FRONT_BAR if wheel < 2 else layout.REAR_BAR
-        draw_vertical_bar(
-            picture,
-            palette,
-            colour,
-            7 + wheel,
-            0.01 * car[layout.WHEELS + layout.WHEEL_NUMBERS * wheel + layout.WHEEL_SPEED],
-        )
-    draw_horizontal_bar(picture, palette, layout.STEER_BAR, 20, -10.0 * car[layout.STEERING])
-    draw_horizontal_bar(picture, palette, layout.YAW_BAR, 30, -0.8 * car[layout.YAW_RATE])
+        turning = 0.01 * car[layout.WHEELS + layout.WHEEL_NUMBERS * wheel + layout.WHEEL_SPEED]
+        draw_growing_bar(picture, palette, colour, 7 + wheel, turning, True)
+    draw_growing_bar(picture, palette, layout.STEER_BAR, 20, -10.0 * car[layout.STEERING], False)
+    draw_growing_bar(picture, palette, layout.YAW_BAR, 30, -0.8 * car[layout.YAW_RATE], False)
 
 
 @kernel

@@ -55,12 +55,9 @@ def write(text: str) -> NDArray[np.float64]:
 
 
 def shrink(length: int, first: float, pixel: float) -> tuple[int, NDArray[np.float64]]:
-    """Scale a range of window pixels: return the first picture pixel it covers and the weights, float64 [P, length].
+    """Scale `length` window pixels from `first` on, at `pixel` window pixels per picture pixel.
 
-    Args:
-        length: Length of the range, in window pixels.
-        first: Start of the range, in window pixels.
-        pixel: Window pixels per picture pixel.
+    Return the first picture pixel that they cover and the weights, float64 [P, length].
     """
     begin, end = math.floor(first / pixel), math.ceil((first + length) / pixel)
     pixels, window = np.arange(begin, end)[:, None] * pixel, first + np.arange(length)[None, :]

@@ -112,12 +112,8 @@ class CarRacingVectorEnv(VectorEnv[Observations, Actions, LaneValues]):
     ) -> tuple[Observations, Info]:
         """Start an episode of every car, or only where `options={"reset_mask": bool [N]}` is true.
 
-        Args:
-            seed: Car i gets seed + i, or the i-th of a sequence; without one, each car's random stream continues.
-            options: `reset_mask`, see above, and `randomize` as in Gymnasium's own environment.
-
-        Returns:
-            Observations [N, ...] and info.
+        Car i gets seed + i, or the i-th of a sequence; without a seed, each car's random stream continues. Another
+        option is `randomize`, as in Gymnasium's own environment.
         """
         car_options = dict(options or {})
         mask = check_reset_mask(car_options.pop("reset_mask", None), self.num_envs, self._was_reset, "car")
@@ -132,11 +128,8 @@ class CarRacingVectorEnv(VectorEnv[Observations, Actions, LaneValues]):
     def step(self, actions: Actions) -> StepResult:
         """Drive every car; see `CarRacingEnv.step`.
 
-        Args:
-            actions: float [N, 3] or [N, 2], or whole numbers [N], depending on `action_form`.
-
-        Returns:
-            Observations [N, ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
+        Actions are float [N, 3] or [N, 2], or whole numbers [N], depending on `action_form`. Returns observations [N,
+        ...], rewards float32 [N], terminated bool [N], truncated bool [N], info.
         """
         self.send(actions)
         return self.receive()

@@ -23,11 +23,10 @@ from hotloop.training.envs.carracing.config import CarRacingConfig
 from hotloop.training.envs.carracing.env_batch import EnvBatch, SharedArrays, shared_fields
 from hotloop.training.envs.gym_types import Info
 from hotloop.training.shared_memory import attach
-from hotloop.training.worker_process import start_worker
+from hotloop.training.worker_process import ONE_THREAD, start_worker
 
 STEP, DONE, FAILED = b"s", b"d", b"f"
 EXIT_TIMEOUT_S = 5.0
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
 class WorkerDied(HotloopError):
@@ -51,11 +50,9 @@ class Job:
 
 
 class Worker:
-    """Handle of a worker process, for the process that started it.
+    """Handle of a worker process.
 
-    Args:
-        job: The cars to step.
-        recorded: Whether it records itself into this process's run, if there is one.
+    If `recorded`, it records itself into this process's run, if there is one.
     """
 
     def __init__(self, job: Job, recorded: bool = False) -> None:
@@ -105,27 +102,21 @@ def serve(fd: int) -> None:
     """Run as a worker until the socket with this file descriptor is closed."""
     connection = Connection(fd)
     try:
-        batch, waiting = _make_batch(json.loads(connection.recv_bytes())), span("worker.wait", Phase.WAIT)
+        message = json.loads(connection.recv_bytes())
+        job = Job(CarRacingConfig(**message.pop("config")), **message)
+        block = attach(Path(job.path), shared_fields(job.config, job.count))
+        arrays, mode = SharedArrays(**block.arrays), AutoresetMode(job.autoreset)
+        batch, waiting = EnvBatch(job.config, arrays, job.first, job.last, mode), span("worker.wait", Phase.WAIT)
         connection.send_bytes(DONE)
         while True:
             with waiting:
                 message = connection.recv_bytes()
-            connection.send_bytes(_handle(batch, message))
+            if message == STEP:
+                batch.step()
+            else:
+                batch.reset(**json.loads(message))
+            connection.send_bytes(DONE)
     except (EOFError, BrokenPipeError, ConnectionResetError):
         return  # The parent has exited or closed the worker.
     except HotloopError as error:
         connection.send_bytes(FAILED + str(error).encode())
-
-
-def _make_batch(message: Info) -> EnvBatch:
-    job = Job(CarRacingConfig(**message.pop("config")), **message)
-    block = attach(Path(job.path), shared_fields(job.config, job.count))
-    return EnvBatch(job.config, SharedArrays(**block.arrays), job.first, job.last, AutoresetMode(job.autoreset))
-
-
-def _handle(batch: EnvBatch, message: bytes) -> bytes:
-    if message == STEP:
-        batch.step()
-    else:
-        batch.reset(**json.loads(message))
-    return DONE

@@ -41,13 +41,10 @@ def mask_of(*buttons: str) -> NDArray[np.uint8]:
 
 
 class Emulator:
-    """A console with a cartridge in it.
+    """A console with a cartridge in it, a file in iNES format.
 
     Attributes:
         ram: View of the console's memory, uint8 [2048]. Writing to it changes the game.
-
-    Args:
-        rom: A file in iNES format.
     """
 
     def __init__(self, rom: Path) -> None:

@@ -82,11 +82,9 @@ class MarioEnv(gymnasium.Env[Array, np.int64 | int]):
     def reset(self, *, seed: int | None = None, options: Info | None = None) -> tuple[Array, Info]:
         """Start an episode.
 
-        Args:
-            seed: Seed of the level, the start state, the no-ops and the repeated actions; without it the random stream
-                continues.
-            options: `{"level": "1-2"}` selects a level, `{"state": ...}` continues from a state that `save` returned.
-                A state does not include its level, so give both unless it is the configured level.
+        The seed is that of the level, the start state, the no-ops and the repeated actions; without it the random
+        stream continues. `options={"level": "1-2"}` selects a level, `{"state": ...}` continues from a state that
+        `save` returned. A state does not include its level, so give both unless it is the configured level.
         """
         super().reset(seed=seed)
         options = options or {}

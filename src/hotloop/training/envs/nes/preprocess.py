@@ -46,12 +46,7 @@ def overlaps(size: int, pixels: int) -> Overlaps:
 
 
 class Shrinker:
-    """Scales frames of a fixed shape down to square grey pictures of a fixed size.
-
-    Args:
-        shape: Height and width of a frame.
-        size: Side of the result in pixels.
-    """
+    """Scales frames of one shape, height and width, down to square grey pictures of `size` pixels a side."""
 
     def __init__(self, shape: tuple[int, int], size: int) -> None:
         self._rows, self._columns = overlaps(size, shape[0]), overlaps(size, shape[1])

@@ -22,10 +22,7 @@ MAX_BYTES = 16 << 20
 def find_rom(path: str | Path | None, known_sha1: str = SUPER_MARIO_BROS_SHA1, unchecked: bool = False) -> Path:
     """Return the file to play: `runner` without a path, otherwise the given file if it is the expected cartridge.
 
-    Args:
-        path: A file in iNES format, or None for `runner`.
-        known_sha1: SHA-1 of the contents of the expected cartridge.
-        unchecked: Accept any file in iNES format.
+    If `unchecked`, any file in iNES format is accepted.
     """
     if path is None:
         return RUNNER

@@ -7,7 +7,6 @@ title screen, later states by playing a route, a list of actions that is known t
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from hotloop.errors import HotloopError
 from hotloop.training.envs.nes import memory_layout
@@ -49,9 +48,9 @@ def start_level(emulator: Emulator, world: int, stage: int, runner: bool) -> byt
     raise HotloopError(f"level {world}-{stage} did not begin within {START_LIMIT} frames: is this the right cartridge?")
 
 
-def load_routes(path: Path = ROUTES) -> dict[str, str]:
+def load_routes() -> dict[str, str]:
     """Return the routes of `runner` by level. Each digit is an action of `SIMPLE`, held for `ROUTE_SKIP` frames."""
-    return json.loads(path.read_text())["routes"]
+    return json.loads(ROUTES.read_text())["routes"]
 
 
 def states_along_route(emulator: Emulator, first_state: bytes, route: str) -> list[bytes]:

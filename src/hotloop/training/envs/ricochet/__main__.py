@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import cast
 
 from hotloop.errors import HotloopError
 from hotloop.escaping import json_text, printable
+from hotloop.json_types import Json
 from hotloop.training.envs.ricochet.puzzle_bank import Plan, make
 
 
@@ -35,18 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         name = printable(str(directory))
         print(f"error: cannot write {name} ({reason}): give a directory that can be written", file=sys.stderr)
         return 2
-    print(
-        json_text(
-            {
-                "format": manifest["format"],
-                "version": manifest["version"],
-                "plan": manifest["plan"],
-                "puzzles": manifest["puzzles"],
-                "sha256": manifest["sha256"],
-                "counts": manifest["counts"],
-            }
-        )
-    )
+    print(json_text(cast("Json", manifest)))
     return 0
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
-from hotloop.training.envs.kernel_vector import RENDER_MODES
+from hotloop.training.envs.kernel_vector import RENDER_MODES, SingleEnv
 from hotloop.training.envs.ricochet.puzzle import Puzzles
 from hotloop.training.envs.ricochet.vector import RicochetVectorEnv
-from hotloop.training.envs.single_env import SingleEnv
 
 
 class RicochetEnv(SingleEnv):

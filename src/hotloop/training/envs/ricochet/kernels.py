@@ -10,11 +10,12 @@ from __future__ import annotations
 import numpy as np
 
 from hotloop.training.envs.autoreset import NEXT_STEP, RESET, SAME_STEP
+from hotloop.training.envs.kernel_vector import Outputs
 from hotloop.training.envs.numba_tools import borrow, copy_row, draw, kernel
 from hotloop.training.envs.ricochet import memory_layout as layout
 from hotloop.training.envs.ricochet.board_kernels import find_stops, make_board, pack_robots, slide
 from hotloop.training.envs.ricochet.config import RUNNING, SOLVED, STOPS, SYMBOLIC, TIMEOUT
-from hotloop.training.envs.ricochet.memory_layout import Boards, Outputs, Rules, Search, State
+from hotloop.training.envs.ricochet.memory_layout import Boards, Rules, Search, State
 from hotloop.training.envs.ricochet.solver import solve_board
 
 
@@ -173,6 +174,7 @@ def borrow_state(state: State) -> State:
         borrow(state.stops),
         borrow(state.layer),
         borrow(state.needs_redraw),
+        borrow(state.final_robots),
     )
 
 
@@ -219,7 +221,7 @@ def step_range(
     search = borrow_search(stock[1])
     planes, final_planes = borrow(out.planes), borrow(out.final_planes)
     numbers, final_numbers = borrow(out.numbers), borrow(out.final_numbers)
-    final_robots, info, final_info = borrow(out.final_robots), borrow(out.info), borrow(out.final_info)
+    info, final_info = borrow(out.info), borrow(out.final_info)
     rewards, terminated, truncated = borrow(out.reward), borrow(out.terminated), borrow(out.truncated)
     ended = 0
     for i in range(ends[0], ends[1]):
@@ -231,8 +233,7 @@ def step_range(
         terminated[i] = cause == SOLVED
         truncated[i] = cause == TIMEOUT
         write_info(state.vitals, i, cause, final_info)
-        for r in range(4):
-            final_robots[i, r] = state.robots[i, r]
+        copy_row(state.robots, state.final_robots, i)
         write_observation(rules, state, i, final_planes, final_numbers)
         resets = over and rules.autoreset == SAME_STEP
         if resets:

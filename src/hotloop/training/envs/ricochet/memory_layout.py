@@ -14,7 +14,7 @@ STEPS, OVER, RANDOM, GOAL, TARGET, OPTIMAL, MOVED = range(7)
 """Columns of `State.vitals`. RANDOM is the 64-bit random state; OPTIMAL and MOVED are UNKNOWN on an unsolved board."""
 
 STEPS_ROW, OPTIMAL_ROW, CAUSE_ROW = range(3)
-"""Rows of `Outputs.info`."""
+"""Rows of an info."""
 
 RESTART = -3
 """Action that only `reset` sends, besides RESET and HOLD of `autoreset`: start an episode on the current board."""
@@ -62,6 +62,8 @@ class State(NamedTuple):
     """uint8 [N, C·g·g]: the planes that do not change during an episode. Computed from walls and goal."""
     needs_redraw: np.ndarray
     """bool [N]: whether the board has changed since it was last drawn."""
+    final_robots: np.ndarray
+    """uint8 [N, 4]: the robots at the end of the last step, before a reset in the same step."""
 
 
 def new_state(count: int, layer_size: int = 0) -> State:
@@ -73,6 +75,7 @@ def new_state(count: int, layer_size: int = 0) -> State:
         stops=np.zeros((count, 4 * CELLS), np.uint8),
         layer=np.zeros((count, layer_size), np.uint8),
         needs_redraw=np.zeros(count, np.bool_),
+        final_robots=np.zeros((count, 4), np.uint8),
     )
 
 
@@ -100,28 +103,3 @@ class Search(NamedTuple):
     """int64 [256]"""
     number: np.ndarray
     """int64 [1]: number of the current search, 24 bits, which distinguishes its table entries from older ones."""
-
-
-class Outputs(NamedTuple):
-    """Results of one step. The planes, the numbers or both are empty arrays."""
-
-    planes: np.ndarray
-    """uint8 [N, C·g·g]: the observation, after the reset if the episode ended in this step."""
-    final_planes: np.ndarray
-    """uint8 [N, C·g·g]: the observation before that reset; the same array unless resets happen in the same step."""
-    numbers: np.ndarray
-    """float32 [N, F]"""
-    final_numbers: np.ndarray
-    """float32 [N, F]"""
-    final_robots: np.ndarray
-    """uint8 [N, 4]: positions of the robots before the reset."""
-    reward: np.ndarray
-    """float32 [N]"""
-    terminated: np.ndarray
-    """bool [N]"""
-    truncated: np.ndarray
-    """bool [N]"""
-    info: np.ndarray
-    """int32 [3, N]: steps, optimal length, cause; after the reset, like `planes`."""
-    final_info: np.ndarray
-    """int32 [3, N]: before it."""

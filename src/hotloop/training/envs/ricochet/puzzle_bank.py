@@ -264,12 +264,9 @@ def load(path: str | os.PathLike[str]) -> Bank:
         column = table[name].combine_chunks()
         return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(len(column), -1)
 
-    def numbers(name: str) -> np.ndarray:
-        return table[name].to_numpy()
-
-    names = ("goal", "target", "optimal", "moved")
-    puzzles = Puzzles(manifest["plan"]["size"], rows("walls"), rows("robots"), *(numbers(name) for name in names))
-    return Bank(check(puzzles), rows("solution"), numbers("held_out"), manifest)
+    numbers = [table[name].to_numpy() for name in ("goal", "target", "optimal", "moved")]
+    puzzles = Puzzles(manifest["plan"]["size"], rows("walls"), rows("robots"), *numbers)
+    return Bank(check(puzzles), rows("solution"), table["held_out"].to_numpy(), manifest)
 
 
 def _read_manifest(path: Path) -> Manifest:

@@ -15,15 +15,11 @@ from numpy.typing import NDArray
 
 from hotloop.training.envs.ricochet.config import LEVELS, RUNNING, SOLVED, TIMEOUT, RicochetConfig
 from hotloop.training.envs.ricochet.puzzle import Puzzles, unsolved
-from hotloop.training.envs.snake.reference import BITS, mix
-
-Cell = tuple[int, int]
-"""x, to the right, and y, down."""
+from hotloop.training.envs.snake.reference import BITS, Cell, mix, neighbour
 
 Wall = tuple[Cell, int]
 """A cell and the side of it: up, right, down, left."""
 
-STEPS: tuple[Cell, ...] = ((0, -1), (1, 0), (0, 1), (-1, 0))
 TWELVE_BITS = 1 << 12
 
 
@@ -43,11 +39,6 @@ class Board:
         """Draw an integer in [0, choices)."""
         self.random = (self.random + 0x9E3779B97F4A7C15) & BITS
         return ((mix(self.random) >> 32) * choices) >> 32
-
-
-def neighbour(cell: Cell, direction: int) -> Cell:
-    """Return the next cell in a direction."""
-    return cell[0] + STEPS[direction][0], cell[1] + STEPS[direction][1]
 
 
 def around(cell: Cell) -> set[Cell]:

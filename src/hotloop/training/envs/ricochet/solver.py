@@ -51,16 +51,7 @@ def new_search() -> Search:
 
 
 def solve(puzzles: Puzzles, which: int = 0, most: int = MAX_MOVES) -> Solution | None:
-    """Solve a board.
-
-    Args:
-        puzzles: Boards.
-        which: Index of the board.
-        most: Longest solution to search for, up to MAX_MOVES.
-
-    Returns:
-        The solution, or None if there is none of at most `most` moves.
-    """
+    """Solve board `which`; return None if it has no solution of at most `most` moves, of up to MAX_MOVES."""
     state, search = puzzles.state(), new_search()
     find_stops(puzzles.size, state.walls, state.stops, which)
     length = solve_board(state, which, puzzles.count, min(most, MAX_MOVES), search)

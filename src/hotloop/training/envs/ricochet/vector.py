@@ -1,7 +1,4 @@
-"""Many boards of Ricochet Robots behind Gymnasium's `VectorEnv`.
-
-The caller may keep every array returned, change it, or store it in a replay buffer without a copy.
-"""
+"""Many boards of Ricochet Robots behind Gymnasium's `VectorEnv`."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from hotloop.errors import HotloopError
 from hotloop.training.array_pool import ArrayPool
 from hotloop.training.envs import autoreset
 from hotloop.training.envs.gym_types import Flags, Frame, Info, Observations
-from hotloop.training.envs.kernel_vector import KernelVectorEnv
+from hotloop.training.envs.kernel_vector import KernelVectorEnv, Outputs
 from hotloop.training.envs.ricochet import memory_layout, render
 from hotloop.training.envs.ricochet.config import (
     CAUSES,
@@ -28,40 +25,25 @@ from hotloop.training.envs.ricochet.config import (
     PICTURE,
     RGB,
     STOPS,
-    SYMBOLIC,
     UNKNOWN,
     RicochetConfig,
 )
 from hotloop.training.envs.ricochet.kernels import restore, step_range
-from hotloop.training.envs.ricochet.memory_layout import CELLS, Boards, Outputs, Rules
+from hotloop.training.envs.ricochet.memory_layout import CELLS, Boards, Rules
 from hotloop.training.envs.ricochet.puzzle import Puzzles, check
 from hotloop.training.envs.ricochet.rgb_observation import Pictures
 from hotloop.training.envs.ricochet.solver import MAX_MOVES, new_search
 from hotloop.training.envs.validate import action_error, build_config
-from hotloop.training.state_checks import require_values
 
 PUZZLE_COLUMNS = [memory_layout.GOAL, memory_layout.TARGET, memory_layout.OPTIMAL, memory_layout.MOVED]
 """Columns of `State.vitals` that belong to the board rather than to the episode."""
 
-BOUNDS = {
-    "steps": (memory_layout.STEPS, 0, (1 << 31) - 1),
-    "over": (memory_layout.OVER, 0, 1),
-    "goal": (memory_layout.GOAL, 0, CELLS - 1),
-    "target": (memory_layout.TARGET, 0, MAX_ROBOTS - 1),
-    "optimal": (memory_layout.OPTIMAL, UNKNOWN, MAX_MOVES),
-    "moved": (memory_layout.MOVED, UNKNOWN, MAX_ROBOTS),
-}
-"""Allowed range of the columns of `State.vitals` on any board."""
 
+class RicochetVectorEnv(KernelVectorEnv):
+    """N boards of Ricochet Robots, stepped by one kernel call; `KernelVectorEnv` says what a step returns.
 
-class RicochetVectorEnv(KernelVectorEnv[Outputs]):
-    """N boards of Ricochet Robots, stepped by one kernel call.
-
-    By default a board whose episode ends is replaced by another in the same step (`autoreset_mode`). The step's `info`
-    then has `final_obs` and `final_info` with the masks `_final_obs` and `_final_info`. `final_obs` [N, ...] has a row
-    for every board: where no episode ended it equals the observation, so `info.get("final_obs", obs)` is the true next
-    observation of every board. With `rgb` it is instead an array of N objects, None where no episode ended, as in
-    Gymnasium: a second copy of all pictures would take as long as the step itself.
+    With `rgb`, `final_obs` is an array of N objects, None where no episode ended, as in Gymnasium: a second copy of all
+    pictures would take as long as the step itself.
 
     Args:
         num_envs: N.
@@ -97,23 +79,28 @@ class RicochetVectorEnv(KernelVectorEnv[Outputs]):
         self._vitals = self._state.vitals
         # The other arrays are computed from these.
         self._saved = {"vitals": self._state.vitals, "robots": self._state.robots, "walls": self._state.walls}
+        self.bounds = {
+            "steps": (memory_layout.STEPS, 0, (1 << 31) - 1),
+            "over": (memory_layout.OVER, 0, 1),
+            "goal": (memory_layout.GOAL, 0, CELLS - 1),
+            "target": (memory_layout.TARGET, 0, MAX_ROBOTS - 1),
+            "optimal": (memory_layout.OPTIMAL, UNKNOWN, MAX_MOVES),
+            "moved": (memory_layout.MOVED, UNKNOWN, MAX_ROBOTS),
+        }
         self._boards = _load_boards(config)
         self._searches = [new_search() for _ in range(self.threads)]
-        self._planes = ArrayPool(self._state.layer.shape, np.uint8)
-        self._numbers_shape = (self.num_envs, config.numbers if observation == SYMBOLIC else 0)
-        self._pictures = Pictures(self._state, config, self._threads) if observation == RGB else None
+        self._pictures: Pictures | None = None
+        if observation == RGB:
+            self._pictures = Pictures(self._state, config, self._threads)
+            self._planes = ArrayPool((self.num_envs, 0), np.uint8)  # the kernel does not observe
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: Info | None = None
     ) -> tuple[Observations, Info]:
         """Start an episode on a new board everywhere, or only where `options={"reset_mask": bool [N]}` is true.
 
-        Args:
-            seed: Board i gets seed + i, or the i-th of a sequence; without one, each board's random stream continues.
-            options: `reset_mask`, see above, and `puzzles`, a `Puzzles` of N boards to play instead of new ones.
-
-        Returns:
-            Observations [N, ...] and info.
+        Board i gets seed + i, or the i-th of a sequence; without a seed, each board's random stream continues. With the
+        option `puzzles`, a `Puzzles` of N boards, those are played instead of new ones.
         """
         puzzles = (options or {}).get("puzzles")
         if puzzles is None:
@@ -147,42 +134,18 @@ class RicochetVectorEnv(KernelVectorEnv[Outputs]):
             )
         return sum(results)
 
-    def _outputs(self) -> Outputs:
-        n, empty = self.num_envs, np.empty
-        planes = self._planes.take()
-        numbers = empty(self._numbers_shape, np.float32)
-        return Outputs(
-            planes,
-            self._planes.take() if self._same_step else planes,
-            numbers,
-            empty(self._numbers_shape, np.float32) if self._same_step else numbers,
-            empty((n, MAX_ROBOTS), np.uint8),
-            empty(n, np.float32),
-            empty(n, np.bool_),
-            empty(n, np.bool_),
-            empty((3, n), np.int32),
-            empty((3, n), np.int32),
-        )
-
     def _observations(self, out: Outputs) -> Observations:
-        if self._pictures is not None:
-            return self._pictures.draw()
-        return out.numbers if self._rules.observation == SYMBOLIC else self._shaped(out.planes)
+        return super()._observations(out) if self._pictures is None else self._pictures.draw()
 
     def _final_observations(self, out: Outputs, over: Flags) -> Observations | NDArray[np.object_]:
-        if self._pictures is not None:
-            return self._pictures.draw_final(out.final_robots, over)
-        return out.final_numbers if self._rules.observation == SYMBOLIC else self._shaped(out.final_planes)
-
-    def _shaped(self, planes: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return planes.reshape(self.num_envs, self.config.planes, self.config.size, self.config.size)
+        if self._pictures is None:
+            return super()._final_observations(out, over)
+        return self._pictures.draw_final(self._state.final_robots, over)
 
     def _drawer(self, as_text: bool) -> Callable[[int], Frame]:
         return functools.partial(render.write if as_text else render.draw, self.puzzles())
 
     def _check_restored(self, restored: dict[str, np.ndarray]) -> None:
-        for name, (column, low, high) in BOUNDS.items():
-            require_values(restored["vitals"][:, column], f"vitals.{name}", low, high)
         puzzles = Puzzles.from_state(self._state._replace(**restored), self.config.size, self.config.robots)
         check(puzzles, at_start=False)
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from gymnasium.vector import AutoresetMode
 
-from hotloop.training.envs.kernel_vector import RENDER_MODES
-from hotloop.training.envs.single_env import SingleEnv
+from hotloop.training.envs.kernel_vector import RENDER_MODES, SingleEnv
 from hotloop.training.envs.snake.vector import SnakeVectorEnv
 
 

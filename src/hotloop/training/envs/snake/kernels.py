@@ -11,11 +11,12 @@ from __future__ import annotations
 import numpy as np
 
 from hotloop.training.envs.autoreset import NEXT_STEP, RESET, SAME_STEP
+from hotloop.training.envs.kernel_vector import Outputs
 from hotloop.training.envs.numba_tools import borrow, copy_row, count_ones, draw, kernel, lowest_one, step_x, step_y
 from hotloop.training.envs.snake import config
 from hotloop.training.envs.snake import memory_layout as layout
 from hotloop.training.envs.snake.bits import FREE, ONE, ZERO, flood
-from hotloop.training.envs.snake.memory_layout import Outputs, Position, Rules, State
+from hotloop.training.envs.snake.memory_layout import Position, Rules, State
 
 
 @kernel
@@ -279,8 +280,8 @@ def step_range(rules: Rules, state: State, actions: np.ndarray, out: Outputs, fi
         if action < rules.lowest_action or action >= rules.actions:
             return -1
     vitals, rows, body = borrow(state.vitals), borrow(state.rows), borrow(state.body)
-    features, final_features = borrow(out.features), borrow(out.final_features)
-    grid, final_grid = borrow(out.grid), borrow(out.final_grid)
+    features, final_features = borrow(out.numbers), borrow(out.final_numbers)
+    grid, final_grid = borrow(out.planes), borrow(out.final_planes)
     rewards, terminated, truncated = borrow(out.reward), borrow(out.terminated), borrow(out.truncated)
     info, final_info = borrow(out.info), borrow(out.final_info)
     lines = np.empty((4, rules.board), np.uint64)

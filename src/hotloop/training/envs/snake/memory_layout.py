@@ -10,7 +10,7 @@ HEAD, LENGTH, HEADING, FOOD, STEPS, OVER, RANDOM = range(7)
 """Columns of `State.vitals`. HEAD is a slot of the body's ring buffer; RANDOM is the 64-bit random state."""
 
 SCORE_ROW, LENGTH_ROW, STEPS_ROW, CAUSE_ROW = range(4)
-"""Rows of `Outputs.info`."""
+"""Rows of an info."""
 
 
 class Rules(NamedTuple):
@@ -40,29 +40,6 @@ class State(NamedTuple):
     """uint64 [N, g]: bit x of row y is set where the body covers the cell."""
     body: np.ndarray
     """int16 [N, g·g]: ring buffer of cells."""
-
-
-class Outputs(NamedTuple):
-    """Results of one step. Either the features or the grids are empty arrays."""
-
-    features: np.ndarray
-    """float32 [N, F]: the observation, after the reset if the episode ended in this step."""
-    final_features: np.ndarray
-    """float32 [N, F]: the observation before that reset; the same array unless resets happen in the same step."""
-    grid: np.ndarray
-    """uint8 [N, g·g·3]"""
-    final_grid: np.ndarray
-    """uint8 [N, g·g·3]"""
-    reward: np.ndarray
-    """float32 [N]"""
-    terminated: np.ndarray
-    """bool [N]"""
-    truncated: np.ndarray
-    """bool [N]"""
-    info: np.ndarray
-    """int32 [4, N]: score, length, steps, cause; after the reset, like `features`."""
-    final_info: np.ndarray
-    """int32 [4, N]: before it."""
 
 
 class Position(NamedTuple):

@@ -1,7 +1,4 @@
-"""Many games of Snake behind Gymnasium's `VectorEnv`.
-
-Every array returned is newly allocated, so the caller may keep it, change it, or store it in a replay buffer.
-"""
+"""Many games of Snake behind Gymnasium's `VectorEnv`."""
 
 from __future__ import annotations
 
@@ -14,23 +11,21 @@ from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
 from hotloop.training.envs import autoreset
-from hotloop.training.envs.gym_types import Flags, Frame, Observations
-from hotloop.training.envs.kernel_vector import KernelVectorEnv
+from hotloop.training.envs.gym_types import Frame
+from hotloop.training.envs.kernel_vector import KernelVectorEnv, Outputs
 from hotloop.training.envs.snake import memory_layout, render
-from hotloop.training.envs.snake.config import ACTIONS, CAUSES, FEATURES, GRID, LEVELS, SnakeConfig
+from hotloop.training.envs.snake.config import ACTIONS, CAUSES, FEATURES, LEVELS, NOWHERE, START_LENGTH, SnakeConfig
 from hotloop.training.envs.snake.kernels import step_range
-from hotloop.training.envs.snake.memory_layout import Outputs, Rules, State
-from hotloop.training.envs.snake.state_checks import check_games
+from hotloop.training.envs.snake.memory_layout import FOOD, HEAD, HEADING, LENGTH, OVER, STEPS, Rules, State
 from hotloop.training.envs.validate import action_error, build_config
+from hotloop.training.state_checks import require_state
+
+MAX_STEPS = (1 << 31) - 1
+"""Infos store the number of steps in 32 bits."""
 
 
-class SnakeVectorEnv(KernelVectorEnv[Outputs]):
-    """N games of Snake, stepped by one kernel call.
-
-    By default a game whose episode ends is reset in the same step (`autoreset_mode`). The step's `info` then has
-    `final_obs` and `final_info` with the masks `_final_obs` and `_final_info`. `final_obs` [N, ...] has a row for every
-    game: where no episode ended it equals the observation, so `info.get("final_obs", obs)` is the true next observation
-    of every game.
+class SnakeVectorEnv(KernelVectorEnv):
+    """N games of Snake, stepped by one kernel call; `KernelVectorEnv` says what a step returns.
 
     Args:
         num_envs: N.
@@ -58,10 +53,19 @@ class SnakeVectorEnv(KernelVectorEnv[Outputs]):
         one = observation_space(config), spaces.Discrete(ACTIONS[config.actions])
         super().__init__(num_envs, one, render_mode, autoreset_mode, threads)
         self._rules = _make_rules(config, autoreset.CODES[self.autoreset_mode])
-        self._state = _make_state(self.num_envs, config)
+        self._state = State(
+            vitals=np.zeros((self.num_envs, 7), np.int64),
+            rows=np.zeros((self.num_envs, config.board), np.uint64),
+            body=np.zeros((self.num_envs, config.cells), np.int16),
+        )
         self._vitals, self._saved = self._state.vitals, self._state._asdict()
-        self._features_shape = (self.num_envs, FEATURES[config.features])
-        self._grid_shape = (self.num_envs, 3 * config.cells if config.features == "grid" else 0)
+        self.bounds = {
+            "head": (HEAD, 0, config.cells - 1),
+            "length": (LENGTH, START_LENGTH, config.cells),
+            "heading": (HEADING, 0, 3),
+            "steps": (STEPS, 0, MAX_STEPS),
+            "over": (OVER, 0, 1),
+        }
 
     def picture(self, i: int) -> render.Picture:
         """Return what is needed to draw game i."""
@@ -83,31 +87,6 @@ class SnakeVectorEnv(KernelVectorEnv[Outputs]):
         if ended[0] < 0:
             raise action_error(actions, rules.actions - 1, "game")
         return sum(ended)
-
-    def _outputs(self) -> Outputs:
-        n, empty = self.num_envs, np.empty
-        features = empty(self._features_shape, np.float32)
-        grid = empty(self._grid_shape, np.uint8)
-        return Outputs(
-            features,
-            empty(self._features_shape, np.float32) if self._same_step else features,
-            grid,
-            empty(self._grid_shape, np.uint8) if self._same_step else grid,
-            empty(n, np.float32),
-            empty(n, np.bool_),
-            empty(n, np.bool_),
-            empty((4, n), np.int32),
-            empty((4, n), np.int32),
-        )
-
-    def _observations(self, out: Outputs) -> Observations:
-        return self._shaped(out.grid) if self._rules.level == GRID else out.features
-
-    def _final_observations(self, out: Outputs, over: Flags) -> Observations:
-        return self._shaped(out.final_grid) if self._rules.level == GRID else out.final_features
-
-    def _shaped(self, grid: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return grid.reshape(self.num_envs, self.config.board, self.config.board, 3)
 
     def _drawer(self, as_text: bool) -> Callable[[int], Frame]:
         show = render.write if as_text else render.draw
@@ -142,9 +121,33 @@ def _make_rules(config: SnakeConfig, autoreset_code: int) -> Rules:
     )
 
 
-def _make_state(num_envs: int, config: SnakeConfig) -> State:
-    return State(
-        vitals=np.zeros((num_envs, 7), np.int64),
-        rows=np.zeros((num_envs, config.board), np.uint64),
-        body=np.zeros((num_envs, config.cells), np.int16),
-    )
+def check_games(state: State, board: int) -> None:
+    """Reject impossible games: a body that leaves the board, crosses itself, or differs from the bit rows.
+
+    Kernels index memory by this state without bounds checks and search the board until they find a free cell, so an
+    invalid state could crash the process or loop forever. Shapes and types have been checked.
+    """
+    vitals, cells = state.vitals, board * board
+    # Read the ring backwards from the head: the first `length` slots are the body.
+    back = np.arange(cells)
+    is_body = back < vitals[:, LENGTH, None]
+    body = np.take_along_axis(state.body, (vitals[:, HEAD, None] - back) % cells, axis=1).astype(np.int64)
+    x, y = body & 63, body >> 6
+    require_state(bool((~is_body | ((x < board) & (y >= 0) & (y < board))).all()), "a snake leaves the board")
+    covered = np.zeros((len(vitals), cells), np.int64)
+    game, slot = np.nonzero(is_body)
+    np.add.at(covered, (game, y[game, slot] * board + x[game, slot]), 1)
+    require_state(int(covered.max()) <= 1, "a snake crosses itself")
+    bits = (covered.reshape(-1, board, board).astype(np.uint64) << np.arange(board, dtype=np.uint64)).sum(2)
+    require_state(bool((bits.astype(np.uint64) == state.rows).all()), "the rows do not show the snakes' bodies")
+    _check_food(vitals, covered, board)
+
+
+def _check_food(vitals: np.ndarray, covered: np.ndarray, board: int) -> None:
+    """Check that a full board has no food, and that on any other board it is on a free cell."""
+    food, full = vitals[:, FOOD], vitals[:, LENGTH] == board * board
+    require_state(bool((food[full] == NOWHERE).all()), "a full board has food")
+    food, covered = food[~full], covered[~full]
+    x, y = food & 63, food >> 6
+    require_state(bool(((x < board) & (y >= 0) & (y < board)).all()), "food is not on the board")
+    require_state(not covered[np.arange(len(food)), y * board + x].any(), "food lies on a snake")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, Kernel, QRule, Transitions, Updated
+from hotloop.training.learn.dqn.state import F32, DQNConfig, DQNState, QRule, Transitions, Updated
 from hotloop.training.learn.learner import (
     NoisyLearner,
     TransitionBatch,
@@ -16,6 +17,10 @@ from hotloop.training.learn.learner import (
     random_observations,
 )
 from hotloop.training.learn.networks import check_rows
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.dqn.numba_kernel import FusedMLP
+    from hotloop.training.learn.dqn.torch_kernels import Plain
 
 KERNELS = ("torch", "torch-fused", "compile", "numba")
 
@@ -26,7 +31,7 @@ def _supported(state: DQNState) -> list[str]:
     return [name for name in KERNELS if name != "numba" or (small and state.rule.numba and state.device == "cpu")]
 
 
-def _make_kernel(name: str, state: DQNState) -> Kernel:
+def _make_kernel(name: str, state: DQNState) -> Plain | FusedMLP:
     check_kernel(name, KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
         from hotloop.training.learn.dqn.numba_kernel import FusedMLP
@@ -38,15 +43,11 @@ def _make_kernel(name: str, state: DQNState) -> Kernel:
     return kernels[name](state)
 
 
-class DQN(NoisyLearner[DQNConfig, DQNState, Kernel]):
+class DQN(NoisyLearner[DQNConfig, DQNState, "Plain | FusedMLP"]):
     """A Q-learning agent: acts, learns from batches, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        rule: Loss and target rule, as pure functions: `dqn_snake` has them.
-        seed: Of the weights and of the noise.
-        kernel: One of `KERNELS`.
-        device: Where torch computes.
+    The rule is loss and target rule, as pure functions: `dqn_snake` has them. The seed is that of the weights and of
+    the noise. The kernel is one of `KERNELS`; torch computes on the device.
     """
 
     def __init__(
@@ -66,11 +67,7 @@ class DQN(NoisyLearner[DQNConfig, DQNState, Kernel]):
         return lambda: copy.update(batch)
 
     def q_values(self, obs: NDArray) -> F32:
-        """Values `[N, A]` of all actions in observations `[N, ...]`, without noise.
-
-        Raises:
-            HotloopError: The network was made for observations of another shape.
-        """
+        """Values `[N, A]` of all actions in observations `[N, ...]`, without noise."""
         check_rows("obs", np.shape(obs), self.config.shape.observation)
         return self._kernel.q_values(obs, None)
 
@@ -93,11 +90,7 @@ class DQN(NoisyLearner[DQNConfig, DQNState, Kernel]):
         return np.where(explores, random_actions, best)
 
     def update(self, batch: TransitionBatch) -> Updated:
-        """Do K updates with K · `config.batch` rows, in their order.
-
-        Raises:
-            HotloopError: The number of rows is not a multiple of the batch size, or the observations do not fit.
-        """
+        """Do K updates with K · `config.batch` rows, in their order."""
         rows, size = len(batch.reward), self.config.batch
         check_row_count(rows, size)
         check_rows("obs", np.shape(batch.obs), self.config.shape.observation)

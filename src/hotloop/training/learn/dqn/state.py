@@ -1,19 +1,17 @@
-"""DQN's configuration, its state, and the interface of the kernels that advance the state."""
+"""DQN's configuration, what goes into and out of an update, and the state that the kernels advance."""
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from numpy.typing import NDArray
 from torch import Tensor
 
-from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
-from hotloop.training.learn.learner import F32, TransitionBatch
-from hotloop.training.learn.networks import QNetwork, QShape
+from hotloop.training.learn.flat_params import TargetState, build_seeded
+from hotloop.training.learn.learner import F32
+from hotloop.training.learn.networks import QNetwork, QShape, check_numbers
 
 ADAM_EPS = 1e-8
 
@@ -33,27 +31,21 @@ class DQNConfig:
     tau: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.batch < 1:
-            raise HotloopError(f"batch is {self.batch}: give at least 1")
-        if self.lr <= 0:
-            raise HotloopError(f"lr is {self.lr}: give a positive learning rate, such as 1e-3")
-        if self.clip < 0:
-            raise HotloopError(f"clip is {self.clip}: give a positive norm, or 0 for no clipping")
-        if self.target_every < 1 or not 0 < self.tau <= 1:
-            raise HotloopError(
-                f"target_every is {self.target_every} and tau {self.tau}: give at least 1 update and 0 < tau <= 1"
-            )
+        check_numbers(self, positive=("batch", "lr", "target_every"), not_negative=("clip",), shares=("tau",))
 
 
 class Transitions(NamedTuple):
-    """R transitions: the plainest `TransitionBatch`, which describes the fields."""
+    """R transitions, each field `[R, ...]`; a `Batch` of `hotloop.training.replay` has the same fields."""
 
     obs: NDArray
     action: NDArray
     reward: F32
+    """Summed over n steps if n > 1."""
     next_obs: NDArray
     discount: F32
+    """γⁿ, and 0 where the episode terminated."""
     weight: F32 | None = None
+    """Importance weights; None means 1."""
 
 
 class Updated(NamedTuple):
@@ -99,34 +91,10 @@ class QRule(NamedTuple):
     """Whether the numba kernel, which does not call them, computes the same numbers. True for `dqn_snake`'s only."""
 
 
-class DQNState:
-    """Online network with Adam's moments, target network, number of updates."""
+class DQNState(TargetState[QNetwork]):
+    """The networks, and what an update computes."""
 
     def __init__(self, config: DQNConfig, rule: QRule, seed: int, device: str) -> None:
-        network = build_seeded(lambda: QNetwork(config.shape), seed, device)
+        super().__init__(build_seeded(lambda: QNetwork(config.shape), seed, device), device)
         self.config = config
         self.rule = rule
-        self.device = device
-        self.network = network
-        self.target_network = copy.deepcopy(network).requires_grad_(False)
-        self.target_weights: Tensor = flatten(self.target_network)
-        self.online = FlatNetwork(network)
-        self.updates = 0
-
-    def checkpoint_tensors(self) -> dict[str, Tensor]:
-        """Return all tensors of a checkpoint by name, as views."""
-        target = views(self.target_network, self.target_weights)
-        named = {f"target.weights.{name}": view for name, view in target.items()}
-        return self.online.checkpoint_tensors("online") | named
-
-
-class Kernel(Protocol):
-    """One implementation of the update: it advances a DQNState in place."""
-
-    def update(self, batch: TransitionBatch, noise: F32 | None) -> Updated:
-        """Do K updates with K · B rows. Noise is `[K, 2, noise_size]`, for the online and the target network."""
-        ...
-
-    def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
-        """Values `[N, A]` of the online network, with noise `[noise_size]`."""
-        ...

@@ -22,27 +22,6 @@ Noise = tuple[Tensor | None, Tensor | None]
 """Of the online and of the target network."""
 
 
-class Rows:
-    """A batch as tensors, split into the rows of each update."""
-
-    def __init__(self, batch: TransitionBatch, noise: F32 | None, state: DQNState) -> None:
-        weight = np.ones(len(batch.reward), np.float32) if batch.weight is None else batch.weight
-        arrays = (batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount, weight)
-        self._tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
-        self._noise = None if noise is None else torch.from_numpy(noise).to(state.device)
-        self._size = state.config.batch
-        self.updates = len(batch.reward) // self._size
-
-    def of(self, update: int) -> QRows:
-        """Rows of one update."""
-        begin = update * self._size
-        return QRows(*(tensor[begin : begin + self._size] for tensor in self._tensors))
-
-    def noise_of(self, update: int) -> Noise:
-        """Noise of one update."""
-        return (None, None) if self._noise is None else (self._noise[update, 0], self._noise[update, 1])
-
-
 class Plain:
     """The reference: one operation after the other."""
 
@@ -55,11 +34,16 @@ class Plain:
         self.optimiser = self.state.online.adam(self.state.config.lr, ADAM_EPS, self.state.updates)
 
     def update(self, batch: TransitionBatch, noise: F32 | None) -> Updated:
-        """Do K updates."""
-        state, rows = self.state, Rows(batch, noise, self.state)
+        """Do K updates with K · B rows. Noise is `[K, 2, noise_size]`, for the online and the target network."""
+        state, size = self.state, self.state.config.batch
+        weight = np.ones(len(batch.reward), np.float32) if batch.weight is None else batch.weight
+        arrays = (batch.obs, batch.action, batch.reward, batch.next_obs, batch.discount, weight)
+        tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
+        drawn = None if noise is None else torch.from_numpy(noise).to(state.device)
         losses, errors = [], []
-        for k in range(rows.updates):
-            loss, error = self._step(rows.of(k), rows.noise_of(k))
+        for k in range(len(weight) // size):
+            rows = QRows(*(tensor[k * size : (k + 1) * size] for tensor in tensors))
+            loss, error = self._step(rows, (None, None) if drawn is None else (drawn[k, 0], drawn[k, 1]))
             losses.append(loss)
             errors.append(error)
             state.updates += 1
@@ -86,7 +70,7 @@ class Plain:
 
     @torch.no_grad()
     def q_values(self, obs: NDArray, noise: F32 | None) -> F32:
-        """Values of all actions."""
+        """Values `[N, A]` of the online network, with noise `[noise_size]`."""
         network, device = self.state.network, self.state.device
         noise_tensor = None if noise is None else torch.from_numpy(noise).to(device)
         output = network(torch.from_numpy(np.ascontiguousarray(obs)).to(device), noise_tensor)

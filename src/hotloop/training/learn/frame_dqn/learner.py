@@ -56,12 +56,8 @@ def _make_kernel(name: str, state: FrameDQNState) -> Plain:
 class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, "Plain"]):
     """A Q-learning agent on frames: acts, learns from batches, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        rule: Targets, loss and target rule, as pure functions: `dqn_mario` has them.
-        seed: Of the weights.
-        kernel: One of `FRAME_KERNELS`.
-        device: Where torch computes.
+    The rule is targets, loss and target rule, as pure functions: `dqn_mario` has them. The kernel is one of
+    `FRAME_KERNELS`; torch computes on the device.
     """
 
     def __init__(
@@ -95,14 +91,9 @@ class FrameDQN(KernelLearner[FrameDQNConfig, FrameDQNState, "Plain"]):
         return self.q_values(obs).argmax(axis=1)
 
     def update(self, batch: TransitionBatch, timed: TimePhase = as_span) -> Updated:
-        """Do K updates with K · `config.batch` rows, in their order.
+        """Do K updates with K · `config.batch` rows, in their order; `timed` times the phases of each.
 
-        Args:
-            batch: Its observations are uint8 `[R, stack, side, side]`.
-            timed: Times the phases of each update.
-
-        Raises:
-            HotloopError: The number of rows is not a multiple of the batch size.
+        Observations are uint8 `[R, stack, side, side]`.
         """
         rows, size = len(batch.reward), self.config.batch
         check_row_count(rows, size)

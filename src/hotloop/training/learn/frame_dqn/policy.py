@@ -44,12 +44,7 @@ class Exploration:
 
 
 class FramePolicy:
-    """ε-greedy policy with its own copy of the network; `load` sets the weights.
-
-    Args:
-        shape: Shape of the network.
-        exploration: Schedule of ε.
-    """
+    """ε-greedy policy with its own copy of the network; `load` sets the weights."""
 
     def __init__(self, shape: FrameQShape, exploration: Exploration) -> None:
         self._network = FrameQNetwork(shape).eval().requires_grad_(False)

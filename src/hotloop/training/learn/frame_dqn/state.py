@@ -6,10 +6,8 @@ the target network.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
+from hotloop.training.learn.flat_params import TargetState, build_seeded
+from hotloop.training.learn.networks import Convs, check_numbers, conv_sides, make_convs
 
 ADAM_EPS = 1e-5
 """Between torch's default, which amplifies the noise of tiny gradients, and Rainbow's, larger than many gradients."""
@@ -25,7 +24,6 @@ HEAD_STD = 0.01
 """Initial standard deviation of the last layers' weights: values start near 0."""
 PHASES = ("input", "target", "forward", "backward", "adam", "soft update")
 """The phases of an update, in their order; `input` converts bytes to floats."""
-Convs = tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +46,7 @@ class FrameQShape:
             raise HotloopError(f"observation shape is {self.observation}: give (stack, side, side)")
         if self.actions < 2:
             raise HotloopError(f"actions is {self.actions}: an agent needs at least 2")
-        if self.hidden < 1:
-            raise HotloopError(f"hidden is {self.hidden}: give at least 1 unit")
+        check_numbers(self, positive=("hidden",))
         if not self.convs or any(len(each) != 3 or min(each) < 1 for each in self.convs):
             raise HotloopError(f"convs is {self.convs}: give channels, kernel and stride of at least one convolution")
         if self.sides[-1] < 1:
@@ -58,10 +55,7 @@ class FrameQShape:
     @property
     def sides(self) -> list[int]:
         """The side of the frames, and of the output of each convolution."""
-        sides = [self.observation[1]]
-        for _, kernel, stride in self.convs:
-            sides.append((sides[-1] - kernel) // stride + 1 if sides[-1] >= kernel else 0)
-        return sides
+        return conv_sides(self.observation[1], self.convs)
 
     @property
     def features(self) -> int:
@@ -88,16 +82,9 @@ class FrameDQNConfig:
     """Precision of the forward passes. float16 needs CUDA, and scales the loss."""
 
     def __post_init__(self) -> None:
-        positive = {"batch": self.batch, "accumulate": self.accumulate, "lr": self.lr, "tau": self.tau}
-        for name, value in positive.items():
-            if not value > 0:
-                raise HotloopError(f"{name} is {value}: give a number above 0")
+        check_numbers(self, positive=("batch", "accumulate", "lr"), not_negative=("clip",), shares=("tau",))
         if self.batch % self.accumulate:
             raise HotloopError(f"accumulate is {self.accumulate}: give a number that divides the batch, {self.batch}")
-        if self.tau > 1:
-            raise HotloopError(f"tau is {self.tau}: give at most 1")
-        if self.clip < 0:
-            raise HotloopError(f"clip is {self.clip}: give a positive norm, or 0 for no clipping")
 
 
 class FrameQNetwork(nn.Module):
@@ -105,12 +92,8 @@ class FrameQNetwork(nn.Module):
 
     def __init__(self, shape: FrameQShape) -> None:
         super().__init__()
-        channels = [shape.observation[0], *(each[0] for each in shape.convs)]
-        self.convs = nn.ModuleList(
-            nn.Conv2d(n, m, kernel, stride, bias=not shape.norm)
-            for (n, m), (_, kernel, stride) in zip(pairwise(channels), shape.convs, strict=True)
-        )
-        self.norms = nn.ModuleList(nn.BatchNorm2d(m) for m in channels[1:] if shape.norm)
+        self.convs = make_convs(shape.observation[0], shape.convs, bias=not shape.norm)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(channels) for channels, _, _ in shape.convs if shape.norm)
         self.top = nn.Linear(shape.features, shape.hidden * (2 if shape.dueling else 1))
         self.value = nn.Linear(shape.hidden, 1) if shape.dueling else None
         self.advantage = nn.Linear(shape.hidden, shape.actions)
@@ -167,30 +150,23 @@ class FrameQRule(NamedTuple):
     """Move a tensor of the target network towards the online network's, after each update."""
 
 
-class FrameDQNState:
-    """Online network with Adam's moments, target network, number of updates. Both networks are in `eval` mode."""
+class FrameDQNState(TargetState[FrameQNetwork]):
+    """The networks, both in `eval` mode, and what an update computes."""
 
     def __init__(self, config: FrameDQNConfig, rule: FrameQRule, seed: int, device: str) -> None:
-        network = build_seeded(lambda: FrameQNetwork(config.shape), seed, device)
+        super().__init__(build_seeded(lambda: FrameQNetwork(config.shape), seed, device).eval(), device)
         self.config = config
         self.rule = rule
-        self.device = device
-        self.network = network.eval()
-        self.target_network = copy.deepcopy(network).requires_grad_(False)
-        self.target_weights: Tensor = flatten(self.target_network)
-        self.online = FlatNetwork(network)
-        self.updates = 0
         self.loss_scale = 65536.0 if config.precision == "float16" else 1.0
         """Factor of the loss for float16 gradients; it is adapted so that they do not overflow."""
 
     def checkpoint_tensors(self) -> dict[str, Tensor]:
         """Return all tensors of a checkpoint by name, as views."""
-        target = views(self.target_network, self.target_weights)
-        return {
-            **self.online.checkpoint_tensors("online"),
-            **{f"target.weights.{name}": view for name, view in target.items()},
-            **{f"online.statistics.{name}": each for name, each in statistics(self.network).items()},
-            **{f"target.statistics.{name}": each for name, each in statistics(self.target_network).items()},
+        networks = {"online": self.network, "target": self.target_network}
+        return super().checkpoint_tensors() | {
+            f"{kind}.statistics.{name}": each
+            for kind, network in networks.items()
+            for name, each in statistics(network).items()
         }
 
 

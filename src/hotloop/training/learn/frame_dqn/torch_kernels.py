@@ -24,24 +24,19 @@ from hotloop.training.learn.frame_dqn.state import (
     check_frames,
     statistics,
 )
-from hotloop.training.learn.kernels.frame_input import fold_frames, fold_weights
+from hotloop.training.learn.kernels.frame_input import fold_frames, fold_of, fold_weights
 from hotloop.training.learn.learner import TimePhase
 
 Rows = tuple[NDArray, ...]
 
 
 class FoldedForward:
-    """Forward pass from stored frames to values, with the first convolution folded.
-
-    Args:
-        shape: Shape of the networks.
-        device: Device of the networks.
-    """
+    """Forward pass from stored frames to values, with the first convolution folded."""
 
     def __init__(self, shape: FrameQShape, device: str) -> None:
         _, kernel, stride = shape.convs[0]
         self._shape, self._device = shape, device
-        self._fold = stride if kernel % stride == 0 and shape.observation[1] % stride == 0 else 1
+        self._fold = fold_of(kernel, stride, shape.observation[1])
         self._stride = stride // self._fold
 
     def input(self, obs: NDArray) -> Tensor:
@@ -70,14 +65,10 @@ class Plain:
         self._scaler = torch.amp.GradScaler(self._kind, init_scale=state.loss_scale, enabled=half)
 
     def update(self, rows: Rows, timed: TimePhase) -> tuple[Tensor, Tensor]:
-        """Do one update of the state, in place.
+        """Do one update of the state, in place; return |TD error| `[B]` and the loss.
 
-        Args:
-            rows: Observations, actions, rewards, next observations, discounts and importance weights of B transitions.
-            timed: Times the phases.
-
-        Returns:
-            |TD error| `[B]` and the loss.
+        The rows are observations, actions, rewards, next observations, discounts and importance weights of B
+        transitions.
         """
         state, parts = self.state, self.state.config.accumulate
         self._zero_grad()

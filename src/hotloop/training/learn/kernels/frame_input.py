@@ -7,15 +7,14 @@ positions and more channels: the same sums, in a shape that CPUs compute faster.
 from __future__ import annotations
 
 import sys
-import threading
-from functools import partial
-from itertools import pairwise
 
 import numpy as np
 import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
+
+from hotloop.training.replay.gather import run_split
 
 U64 = np.uint64
 SCALE = np.float32(1 / 255)
@@ -100,19 +99,18 @@ def fold_frames(frames: NDArray[np.uint8], fold: int, shift: NDArray[np.int64] |
     count, channels, side, _ = frames.shape
     out = np.empty((count, side // fold, side // fold, channels * fold * fold), np.float32)
     parts = max(1, min(torch.get_num_threads(), count // 16))
-    spans = pairwise([count * part // parts for part in range(parts + 1)])
     words = frames.view(np.uint32) if shift is None and fold == WORD and frames.strides[3] == 1 else None
     if words is not None and words.flags.aligned and sys.byteorder == "little":
-        jobs = [partial(fold_words, words, span, out) for span in spans]
+        run_split(count, parts, lambda span: fold_words(words, span, out))
     else:
-        jobs = [partial(fold_rows, frames, NO_SHIFT if shift is None else shift, fold, span, out) for span in spans]
-    threads = [threading.Thread(target=job) for job in jobs[1:]]
-    for thread in threads:
-        thread.start()
-    jobs[0]()
-    for thread in threads:
-        thread.join()
+        moved = NO_SHIFT if shift is None else shift
+        run_split(count, parts, lambda span: fold_rows(frames, moved, fold, span, out))
     return torch.from_numpy(out).permute(0, 3, 1, 2)
+
+
+def fold_of(kernel: int, stride: int, side: int) -> int:
+    """Return by how much to fold frames of a side for a convolution; 1 if it cannot be folded."""
+    return stride if kernel % stride == 0 and side % stride == 0 else 1
 
 
 def fold_weights(weight: Tensor, fold: int) -> Tensor:

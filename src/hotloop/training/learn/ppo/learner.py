@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hotloop.training.learn.learner import F32, KernelLearner, check_kernel, check_row_count, random_observations
 from hotloop.training.learn.networks import check_rows
-from hotloop.training.learn.ppo.state import Kernel, PPOConfig, PPORule, PPOState, PPOUpdated, Rollout
+from hotloop.training.learn.ppo.state import PPOConfig, PPORule, PPOState, PPOUpdated, Rollout
+
+if TYPE_CHECKING:
+    from hotloop.training.learn.ppo.numba_kernel import FusedMLP
+    from hotloop.training.learn.ppo.torch_kernels import Plain
 
 PPO_KERNELS = ("torch", "numba")
 
@@ -41,7 +45,7 @@ def _supported(state: PPOState) -> list[str]:
     return list(PPO_KERNELS) if small and state.rule.numba else ["torch"]
 
 
-def _make_kernel(name: str, state: PPOState) -> Kernel:
+def _make_kernel(name: str, state: PPOState) -> Plain | FusedMLP:
     check_kernel(name, PPO_KERNELS, _supported(state), state.rule.numba)
     if name == "numba":
         from hotloop.training.learn.ppo.numba_kernel import FusedMLP
@@ -52,15 +56,11 @@ def _make_kernel(name: str, state: PPOState) -> Kernel:
     return Plain(state)
 
 
-class PPO(KernelLearner[PPOConfig, PPOState, Kernel]):
+class PPO(KernelLearner[PPOConfig, PPOState, "Plain | FusedMLP"]):
     """A policy-gradient agent: acts, learns from rollouts, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        rule: The loss, as a pure function: `ppo_snake` has it.
-        seed: Of the weights.
-        kernel: One of `PPO_KERNELS`.
-        device: Where torch computes.
+    The rule is the loss, as a pure function: `ppo_snake` has it. The kernel is one of `PPO_KERNELS`; torch computes on
+    the device.
     """
 
     def __init__(
@@ -104,8 +104,7 @@ class PPO(KernelLearner[PPOConfig, PPOState, Kernel]):
     def update(self, rollout: Rollout, rng: np.random.Generator) -> PPOUpdated:
         """Do `epochs` passes over a rollout in minibatches, shuffled by `rng` for each pass.
 
-        Raises:
-            HotloopError: The number of rows is not a multiple of the minibatch, or the observations do not fit.
+        The rollout must have a multiple of the minibatch's rows.
         """
         rows, size = len(rollout.action), self.config.minibatch
         check_row_count(rows, size, "minibatch")

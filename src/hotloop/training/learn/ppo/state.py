@@ -1,20 +1,20 @@
-"""PPO's configuration, its state, and the interface of the kernels that advance the state."""
+"""PPO's configuration, what goes into and out of an update, and the state that the kernels advance."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
 from hotloop.errors import HotloopError
-from hotloop.training.learn.flat_params import FlatNetwork, build_seeded
+from hotloop.training.learn.flat_params import NetworkState, build_seeded
 from hotloop.training.learn.learner import F32
 from hotloop.training.learn.loss_terms import PPOLosses
-from hotloop.training.learn.networks import ActorCritic, check_sizes
+from hotloop.training.learn.networks import ActorCritic, check_numbers, check_sizes
 
 ADAM_EPS = 1e-5
 
@@ -42,14 +42,13 @@ class PPOConfig:
 
     def __post_init__(self) -> None:
         check_sizes(self.observation, self.actions, self.hidden)
-        if self.minibatch < 2 or self.epochs < 1:
-            raise HotloopError(
-                f"minibatch is {self.minibatch} and epochs {self.epochs}: give at least 2 rows and 1 epoch"
-            )
-        if min(self.policy_lr, self.value_lr) <= 0:
-            raise HotloopError(f"learning rates are {self.policy_lr} and {self.value_lr}: give positive ones")
-        if min(self.clip, self.entropy, self.value_weight, self.max_grad_norm) < 0:
-            raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
+        check_numbers(
+            self,
+            positive=("epochs", "policy_lr", "value_lr"),
+            not_negative=("clip", "entropy", "value_weight", "max_grad_norm"),
+        )
+        if self.minibatch < 2:
+            raise HotloopError(f"minibatch is {self.minibatch}: give at least 2 rows")
 
 
 class Rollout(NamedTuple):
@@ -96,35 +95,13 @@ class PPOUpdated(NamedTuple):
     clip_fraction: float
 
 
-class PPOState:
-    """Both networks with Adam's moments, and the number of updates (minibatches)."""
+class PPOState(NetworkState):
+    """Both networks, and what an update (one minibatch) computes."""
 
     def __init__(self, config: PPOConfig, rule: PPORule, seed: int, device: str) -> None:
         network = build_seeded(lambda: ActorCritic(config.observation, config.actions, config.hidden), seed, device)
+        super().__init__(network, "actor_critic", device)
         self.config = config
         self.rule = rule
-        self.device = device
         self.network = network
-        self.flat = FlatNetwork(network)
         self.policy_size = sum(parameter.numel() for parameter in network.policy.parameters())
-        self.updates = 0
-
-    def checkpoint_tensors(self) -> dict[str, Tensor]:
-        """Return all tensors of a checkpoint by name, as views."""
-        return self.flat.checkpoint_tensors("actor_critic")
-
-
-class Kernel(Protocol):
-    """One implementation of the updates: it advances a PPOState in place."""
-
-    def update(self, rollout: Rollout, order: NDArray[np.int64]) -> F32:
-        """Do one update with each row of `order` `[U, minibatch]`, which holds indices into the rollout.
-
-        Returns:
-            `[U, 5]`: the numbers of `PPOUpdated` for each update.
-        """
-        ...
-
-    def evaluate(self, obs: NDArray) -> tuple[F32, F32]:
-        """Logits `[N, A]` and values `[N]`."""
-        ...

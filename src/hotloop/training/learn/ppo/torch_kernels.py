@@ -25,7 +25,11 @@ class Plain:
         state.flat.set_moments(self.optimiser, state.updates)
 
     def update(self, rollout: Rollout, order: NDArray[np.int64]) -> F32:
-        """Do the updates in their order."""
+        """Do one update with each row of `order` `[U, minibatch]`, which holds indices into the rollout.
+
+        Returns:
+            `[U, 5]`: the numbers of `PPOUpdated` for each update.
+        """
         state, config = self.state, self.state.config
         arrays = (rollout.obs, rollout.action, rollout.log_prob, rollout.advantage, rollout.returns)
         tensors = [torch.from_numpy(np.ascontiguousarray(array)).to(state.device) for array in arrays]
@@ -43,6 +47,6 @@ class Plain:
 
     @torch.no_grad()
     def evaluate(self, obs: NDArray) -> tuple[F32, F32]:
-        """Logits and values."""
+        """Logits `[N, A]` and values `[N]`."""
         logits, value = self.state.network(torch.from_numpy(np.ascontiguousarray(obs)).to(self.state.device))
         return logits.cpu().numpy(), value.cpu().numpy()

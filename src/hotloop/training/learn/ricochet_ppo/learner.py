@@ -8,7 +8,7 @@ without memory need no sequences: their minibatches are random steps of random b
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
@@ -20,15 +20,15 @@ from torch import Tensor, nn
 from hotloop.errors import HotloopError
 from hotloop.phases import Phase
 from hotloop.spans import span
-from hotloop.training.learn import flat_params
-from hotloop.training.learn.flat_params import Arrays, FlatNetwork
+from hotloop.training.learn.flat_params import NetworkState, build_seeded
+from hotloop.training.learn.learner import F32, KernelLearner
+from hotloop.training.learn.networks import check_numbers
 from hotloop.training.learn.ppo.learner import Acted, sample_actions
 from hotloop.training.learn.ppo.state import ADAM_EPS
 from hotloop.training.learn.ricochet_ppo.image_reader import Reading
 from hotloop.training.learn.ricochet_ppo.networks import BoardNetwork
 from hotloop.training.learn.ricochet_ppo.shape import BoardShape
 
-F32 = NDArray[np.float32]
 PRECISIONS = ("float32", "bfloat16")
 GATHER, BACKWARD = span("ppo.gather", Phase.SAMPLE), span("ppo.backward", Phase.BACKWARD)
 
@@ -53,10 +53,8 @@ class BoardPPOConfig:
     """Weight of `reading_loss`; with 0 there is none, and rollouts need no planes."""
 
     def __post_init__(self) -> None:
-        if min(self.boards, self.epochs) < 1 or self.lr <= 0:
-            raise HotloopError(f"boards {self.boards}, epochs {self.epochs} and lr {self.lr}: give numbers above 0")
-        if min(self.clip, self.entropy, self.value_weight, self.max_grad_norm) < 0:
-            raise HotloopError("clip, entropy, value_weight and max_grad_norm: give numbers that are not negative")
+        not_negative = ("clip", "entropy", "value_weight", "max_grad_norm")
+        check_numbers(self, positive=("boards", "epochs", "lr"), not_negative=not_negative)
         if self.precision not in PRECISIONS:
             raise HotloopError(f"precision is {self.precision!r}: give one of {', '.join(PRECISIONS)}")
         if self.auxiliary < 0 or (self.auxiliary and not self.shape.read_planes):
@@ -107,25 +105,19 @@ def map_arrays(rollout: Sequences[ArrayT], function: Callable[[ArrayT], ResultT]
     return Sequences(*arrays, planes=None if planes is None else function(planes))
 
 
-class BoardPPO:
+class BoardPPO(KernelLearner[BoardPPOConfig, NetworkState, torch.optim.Adam]):
     """A policy-gradient agent for boards: acts, learns from sequences, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        loss: A pure function: `ppo_ricochet` has it.
-        seed: Of the weights.
-        device: Where torch computes.
+    The loss is a pure function: `ppo_ricochet` has it. Torch computes on the device.
     """
 
-    kernel = "torch"
-
     def __init__(self, config: BoardPPOConfig, loss: BoardLoss, *, seed: int = 0, device: str = "cpu") -> None:
-        network = flat_params.build_seeded(lambda: BoardNetwork(config.shape), seed, device)
-        self.config, self.device, self.network = config, device, network
+        self.network = build_seeded(lambda: BoardNetwork(config.shape), seed, device)
         self._loss = loss
-        self._flat = FlatNetwork(network)
-        self.updates = 0
-        self._optimiser = self._make_optimiser()
+        super().__init__(config, NetworkState(self.network, "board", device), self._make_optimiser, "torch")
+
+    def _make_optimiser(self, kernel: str, state: NetworkState) -> torch.optim.Adam:
+        return state.flat.adam(self.config.lr, ADAM_EPS, state.updates, fused=True)
 
     def initial_memory(self, boards: int) -> F32:
         """Memory before the first step, `[M, N, ...]`."""
@@ -154,13 +146,12 @@ class BoardPPO:
         arrays = (obs, self.initial_memory(boards), np.ones(boards, np.bool_))
         logits, value, _ = self.network.step(*(torch.from_numpy(each).to(self.device) for each in arrays))
         (logits.sum() + value.sum()).backward()
-        self._optimiser.zero_grad()
+        self._kernel.zero_grad()
 
     def update(self, rollout: Sequences[NDArray], rng: np.random.Generator) -> BoardUpdated:
         """Do `epochs` passes over a rollout in minibatches of boards, shuffled by `rng` for each pass.
 
-        Raises:
-            HotloopError: The number of boards is not a multiple of the minibatch's, or the planes are missing.
+        The rollout must have a multiple of the minibatch's boards, and planes if `auxiliary` is not 0.
         """
         boards, size = rollout.action.shape[1], self.config.boards
         if boards % size:
@@ -187,32 +178,13 @@ class BoardPPO:
         with GATHER:
             part = map_arrays(rollout, lambda each: each.index_select(1, chosen))
         with torch.autocast(self.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
-            logits, value, _, reading = self.network.unroll_reading(part.obs, part.memory, part.fresh)
+            logits, value, _, reading = self.network.unroll(part.obs, part.memory, part.fresh)
         loss, metrics = self._loss(config, (logits.float(), value.float(), reading), part)
-        self._optimiser.zero_grad()
+        self._kernel.zero_grad()
         with BACKWARD:
             loss.backward()
         if config.max_grad_norm:
             nn.utils.clip_grad_norm_(self.network.parameters(), config.max_grad_norm)
-        self._optimiser.step()
-        self.updates += 1
+        self._kernel.step()
+        self._state.updates += 1
         return metrics.detach()
-
-    def tensors(self) -> Arrays:
-        """Copy the whole state of the learner. A learner that loads it continues bit by bit as this one would."""
-        tensors = self._flat.checkpoint_tensors("board")
-        return {**flat_params.copy_to_host(tensors), "updates": np.array(self.updates, dtype=np.int64)}
-
-    def load(self, arrays: Mapping[str, NDArray]) -> None:
-        """Restore the state that `tensors` returned.
-
-        Raises:
-            HotloopError: An array is missing, has another shape or is not finite. The learner is unchanged then.
-        """
-        pairs = flat_params.match_arrays(self._flat.checkpoint_tensors("board"), arrays)
-        self.updates = flat_params.take_updates(arrays)
-        flat_params.assign(pairs)
-        self._optimiser = self._make_optimiser()
-
-    def _make_optimiser(self) -> torch.optim.Adam:
-        return self._flat.adam(self.config.lr, ADAM_EPS, self.updates, fused=True)

@@ -56,29 +56,20 @@ class BoardNetwork(nn.Module):
         self._spans = [span(f"{PREFIX[shape.core]}_{name}", Phase.FORWARD) for name in names]
 
     def step(self, obs: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """One step of B boards.
+        """One step of B boards, `[B, ...]`; logits `[B, A]`, values `[B]`, and the new memory."""
+        return self.unroll(obs[None], memory, fresh[None])[:3]
+
+    def unroll(self, obs: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor, Tensor, Reading | None]:
+        """T steps of B boards. Encoder and heads process all steps at once; only a core with memory goes step by step.
 
         Args:
-            obs: uint8 `[B, ...]`.
-            memory: `[M, B, ...]`, returned by the previous step.
-            fresh: `[B]` bool: where an episode begins, and the memory is cleared.
+            obs: uint8 `[T, B, ...]`.
+            memory: `[M, B, ...]`, before the first step.
+            fresh: `[T, B]` bool: where an episode begins, and the memory is cleared.
 
         Returns:
-            Logits `[B, A]`, values `[B]`, and the new memory.
+            Logits `[T · B, A]`, values `[T · B]`, the memory after the last step, and the predicted planes, if any.
         """
-        return self.unroll(obs[None], memory, fresh[None])
-
-    def unroll(self, obs: Tensor, memory: Tensor, fresh: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """T steps of B boards, `[T, B, ...]`; logits `[T · B, A]`, values `[T · B]`, and the memory after the last.
-
-        Encoder and heads process all steps at once; only a core with memory goes step by step.
-        """
-        return self.unroll_reading(obs, memory, fresh)[:3]
-
-    def unroll_reading(
-        self, obs: Tensor, memory: Tensor, fresh: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Reading | None]:
-        """Do the same; also return the predicted planes, if the network predicts them."""
         forward_pass, encoder, layers = self._spans
         with forward_pass:
             with encoder:

@@ -8,9 +8,6 @@ CPU a numba kernel computes it; `sweep_reference` does so in torch, for other de
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar
-
 import numpy as np
 import torch
 from numba import njit
@@ -25,13 +22,7 @@ OPEN = 1.5
 F32 = NDArray[np.float32]
 HALF, ONE = np.float32(0.5), np.float32(1)
 
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-
-def kernel(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """Compile a function. For a type checker it keeps its own signature."""
-    return njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})(function)
+kernel = njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
 
 
 @kernel

@@ -64,12 +64,8 @@ def _make_kernel(name: str, state: SACState) -> Plain:
 class SAC(NoisyLearner[SACConfig, SACState, "Plain"]):
     """A soft actor-critic: acts, learns from batches, and can be saved.
 
-    Args:
-        config: Hyperparameters.
-        rule: Losses and target rule, as pure functions: `sac_carracing` has them.
-        seed: Of the weights and of the noise.
-        kernel: One of `SAC_KERNELS`.
-        device: Where torch computes.
+    The rule is losses and target rule, as pure functions: `sac_carracing` has them. The seed is that of the weights and
+    of the noise. The kernel is one of `SAC_KERNELS`; torch computes on the device.
     """
 
     def __init__(
@@ -100,14 +96,9 @@ class SAC(NoisyLearner[SACConfig, SACState, "Plain"]):
         return action.cpu().numpy()
 
     def update(self, batch: TransitionBatch, timed: TimePhase = as_span) -> SACUpdated:
-        """Do K updates with K · `config.batch` rows, in their order.
+        """Do K updates with K · `config.batch` rows, in their order. Actions are float32 `[R, A]`.
 
-        Args:
-            batch: Its actions are float32 `[R, A]`.
-            timed: Times the phases of each update, and their parts.
-
-        Raises:
-            HotloopError: The number of rows is not a multiple of the batch size.
+        `timed` times the phases of each update, and their parts.
         """
         rows, size = len(batch.reward), self.config.batch
         check_row_count(rows, size)

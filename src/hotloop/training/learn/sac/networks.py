@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as f
 
 from hotloop.errors import HotloopError
+from hotloop.training.learn.networks import Convs, conv_sides, make_convs
 
 LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 TWINS = 2
@@ -31,7 +32,7 @@ class SACShape:
     """`(stack, side, side)` of uint8 frames, or `(F,)` for features."""
     actions: int
     """Numbers in an action, each from -1 to 1."""
-    convs: tuple[tuple[int, int, int], ...] = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
+    convs: Convs = ((32, 8, 4), (64, 4, 2), (64, 3, 1))
     """Channels, kernel and stride of each convolution. Not used for features."""
     hidden: tuple[int, ...] = (512,)
     shared: bool = False
@@ -46,7 +47,7 @@ class SACShape:
             raise HotloopError(f"actions is {self.actions}: give at least 1")
         if not self.hidden or min(self.hidden) < 1:
             raise HotloopError(f"hidden is {self.hidden}: give at least one layer, such as (256, 256)")
-        if self.has_frames and conv_sides(self)[-1] < 1:
+        if self.has_frames and self.sides[-1] < 1:
             raise HotloopError(f"frames of {self.observation[1]} pixels are too small for convolutions {self.convs}")
 
     @property
@@ -55,17 +56,14 @@ class SACShape:
         return len(self.observation) == 3
 
     @property
+    def sides(self) -> list[int]:
+        """The side of the frames, and of the output of each convolution."""
+        return conv_sides(self.observation[1], self.convs)
+
+    @property
     def features(self) -> int:
         """Number of outputs of an encoder."""
-        return self.convs[-1][0] * conv_sides(self)[-1] ** 2 if self.has_frames else self.observation[0]
-
-
-def conv_sides(shape: SACShape) -> list[int]:
-    """Return the side of the frames, and of the output of each convolution."""
-    sides = [shape.observation[1]]
-    for _, kernel, stride in shape.convs:
-        sides.append((sides[-1] - kernel) // stride + 1)
-    return sides
+        return self.convs[-1][0] * self.sides[-1] ** 2 if self.has_frames else self.observation[0]
 
 
 class FrameEncoder(nn.Module):
@@ -73,11 +71,7 @@ class FrameEncoder(nn.Module):
 
     def __init__(self, shape: SACShape) -> None:
         super().__init__()
-        channels = [shape.observation[0], *(each[0] for each in shape.convs)]
-        self.convs = nn.ModuleList(
-            nn.Conv2d(n, m, kernel, stride)
-            for (n, m), (_, kernel, stride) in zip(pairwise(channels), shape.convs, strict=True)
-        )
+        self.convs = make_convs(shape.observation[0], shape.convs)
 
 
 class Body(nn.Module):

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from hotloop.errors import HotloopError
 from hotloop.training.learn.flat_params import FlatNetwork, build_seeded, flatten, views
 from hotloop.training.learn.learner import F32
+from hotloop.training.learn.networks import check_numbers
 from hotloop.training.learn.sac.networks import Critics, Policy, SACShape
 
 ADAM_EPS = 1e-8
@@ -48,12 +49,7 @@ class SACConfig:
     """Precision of the networks' forward passes (`lean` kernel)."""
 
     def __post_init__(self) -> None:
-        positive = {"batch": self.batch, "lr": self.lr, "tau": self.tau, "alpha": self.alpha}
-        for name, value in positive.items():
-            if not value > 0:
-                raise HotloopError(f"{name} is {value}: give a number above 0")
-        if self.tau > 1:
-            raise HotloopError(f"tau is {self.tau}: give at most 1")
+        check_numbers(self, positive=("batch", "lr", "alpha"), shares=("tau",))
         if self.shift < 0 or (self.shift and not self.shape.has_frames):
             raise HotloopError(f"shift is {self.shift}: give 0, or for frames a number of pixels")
 

@@ -8,7 +8,7 @@ call each.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as f
 
 from hotloop.training.learn.flat_params import FlatNetwork
-from hotloop.training.learn.kernels.frame_input import fold_frames, fold_weights
+from hotloop.training.learn.kernels.frame_input import fold_frames, fold_of, fold_weights
 from hotloop.training.learn.learner import TimePhase
 from hotloop.training.learn.sac.networks import TWINS, Body, Critics, FrameEncoder, squash
 from hotloop.training.learn.sac.state import ADAM_EPS, PHASES, Noise, SACState
@@ -35,18 +35,13 @@ class Plain:
         self.state = state
         self.actor_optimiser = self._make_optimiser(state.actor)
         self.critic_optimiser = self._make_optimiser(state.critic)
-        self._timed: TimePhase = untimed
+        self._timed: TimePhase = nullcontext
 
     def update(self, rows: Rows, noise: Noise, timed: TimePhase) -> Tensor:
-        """Do one update of the state, in place.
+        """Do one update of the state, in place; return the five numbers of `SACUpdated`, `[5]`.
 
-        Args:
-            rows: Observations, actions, rewards, next observations and discounts of B transitions.
-            noise: Its random numbers.
-            timed: Times the phases and their parts: convolutions, linear layers, backward pass, Adam.
-
-        Returns:
-            The five numbers of `SACUpdated`, `[5]`.
+        The rows are observations, actions, rewards, next observations and discounts of B transitions. `timed` times the
+        phases and their parts: convolutions, linear layers, backward pass, Adam.
         """
         state, self._timed = self.state, timed
         with timed("input"):
@@ -70,7 +65,7 @@ class Plain:
     @torch.no_grad()
     def policy(self, obs: NDArray) -> tuple[Tensor, Tensor]:
         """Mean and log standard deviation of the actions for observations `[N, ...]`."""
-        self._timed = untimed
+        self._timed = nullcontext
         x = self._input(obs, None)
         return self.state.policy(self._policy_features(x))
 
@@ -100,10 +95,17 @@ class Plain:
         if state.config.shape.shared:
             policy_features = features[0]
         else:
-            policy_features, features = self._policy_features(obs), self._critic_features(state.critics, obs)
+            policy_features, features = self._policy_features(obs), self._judging_features(obs)
         action, log_prob = self._sample_action(policy_features, noise)
-        q = self._values(state.critics, features, action)
-        return state.rule.actor_loss(q, log_prob, alpha), log_prob.detach()
+        return state.rule.actor_loss(self._judged(features, action), log_prob, alpha), log_prob.detach()
+
+    def _judging_features(self, obs: Tensor) -> list[Tensor]:
+        """Input of the critics that judge the policy's actions."""
+        return self._critic_features(self.state.critics, obs)
+
+    def _judged(self, features: list[Tensor], action: Tensor) -> Tensor:
+        """Values `[2, B]` of the policy's actions."""
+        return self._values(self.state.critics, features, action)
 
     def _tensors(self, rows: Rows, noise: Noise) -> tuple[Tensor, ...]:
         obs, action, reward, next_obs, discount = rows
@@ -178,11 +180,6 @@ class Plain:
             state.rule.move_target(state.config, parameter, ours[name])
 
 
-def untimed(name: str, /) -> AbstractContextManager[object]:
-    """Do not time anything."""
-    return nullcontext()
-
-
 def shift_frames(frames: Tensor, shift: Tensor) -> Tensor:
     """Shift frames `[B, C, S, S]` up and left by `shift` `[B, 2]` pixels; edges are repeated."""
     count, _, side, _ = frames.shape
@@ -199,8 +196,7 @@ class Lean(Plain):
 
     def __init__(self, state: SACState) -> None:
         config = state.config
-        first = config.shape.convs[0] if config.shape.has_frames else (0, 1, 1)
-        self._fold = first[2] if first[1] % first[2] == 0 and config.shape.observation[-1] % first[2] == 0 else 1
+        self._fold = fold_of(*config.shape.convs[0][1:], config.shape.observation[-1])
         super().__init__(state)
         if config.compiled:
             self.goal = torch.compile(self.goal, dynamic=False)
@@ -215,20 +211,15 @@ class Lean(Plain):
         with torch.autocast(self.state.device, torch.bfloat16, enabled=config.precision == "bfloat16"):
             return super().update(rows, noise, timed_here)
 
-    def actor_loss(self, obs: Tensor, features: list[Tensor], noise: Tensor, alpha: Tensor) -> tuple[Tensor, Tensor]:
-        """Compute the same, without the gradients of the critics' weights, which are not used."""
-        state = self.state
-        if state.config.shape.shared:
-            policy_features = features[0]
-        else:
-            policy_features = self._policy_features(obs)
-            with torch.no_grad():
-                features = self._critic_features(state.critics, obs)
-        action, log_prob = self._sample_action(policy_features, noise)
+    @torch.no_grad()
+    def _judging_features(self, obs: Tensor) -> list[Tensor]:
+        return super()._judging_features(obs)
+
+    def _judged(self, features: list[Tensor], action: Tensor) -> Tensor:
+        # Without the gradients of the critics' weights, which are not used.
         with self._timed("fc"):
-            pairs = zip(state.critics.bodies, features, strict=True)
-            q = torch.stack([_action_value(body, x, action) for body, x in pairs])  # type: ignore[arg-type]
-        return state.rule.actor_loss(q, log_prob, alpha), log_prob.detach()
+            pairs = zip(self.state.critics.bodies, features, strict=True)
+            return torch.stack([_action_value(body, x, action) for body, x in pairs])  # type: ignore[arg-type]
 
     def _input(self, obs: NDArray, shift: NDArray[np.int64] | None) -> Tensor:
         if not self.state.config.shape.has_frames:
