@@ -18,7 +18,7 @@ import pytest
 from hotloop.profiling.recorder import recorder as recorder_module
 from hotloop.profiling.recorder import thread_recorder
 from hotloop.profiling.recorder.messages import Message
-from hotloop.profiling.recorder.overhead import estimate
+from hotloop.profiling.recorder.overhead import IN_PLACE, estimate
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.recorder import Recorder
 from hotloop.profiling.recorder.thread_recorder import ThreadRecorder
@@ -50,7 +50,7 @@ class Run:
         self.feed = self.process._feed
         self.recorder = self.process._recorder = Recorder(folder / "process", options, self.feed, PROCESS)
         governor = self.recorder._governor
-        governor.tight_ns = span_cost_ns / 3.0
+        governor.tight_ns = span_cost_ns / IN_PLACE
         governor.cost = estimate([], governor.tight_ns)
         governor._fine = set()
 

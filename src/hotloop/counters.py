@@ -41,12 +41,12 @@ HOOKS: Mapping[str, str] = {
 }
 """What hooks count in the libraries that a training script uses."""
 
-IN_TIMED_CALLS = (
+SAMPLED = (
     frozenset(HOOKS)
     - {"vector_steps", "transfer_bytes", "compilations", "recompilations"}
     - {name for name in HOOKS if name.startswith("host_syncs.")}
 )
-"""Counters of hooks that look more closely at a call only while its span is timed: scaled up to all calls when read."""
+"""What hooks count only in the calls that they look at more closely. It is scaled up to all calls when read."""
 
 PROCESS: Mapping[str, str] = {
     "cpu_ns": "CPU time of the process",

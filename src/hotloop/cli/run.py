@@ -38,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--ops", type=_whole, default=0, metavar="N", help="trace torch's operators in N iterations")
     warmup = "iterations before --functions and --ops begin (default 100, and the first update)"
     add("--warmup", type=_depth, metavar="N", help=warmup)
-    hz = "stack samples per second (default 200, 0: none)"
-    add("--hz", type=_not_negative, default=200.0, metavar="HZ", help=hz)
+    hz = "stack samples per second (default 100, 0: none)"
+    add("--hz", type=_not_negative, default=100.0, metavar="HZ", help=hz)
     add("--summary-every", type=_positive, default=0.0, metavar="SECONDS", help="print a summary this often")
 
 

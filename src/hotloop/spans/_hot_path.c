@@ -485,13 +485,24 @@ tally_init(Tally *self, PyObject *args, PyObject *Py_UNUSED(kwargs))
 }
 
 static void
+list_tally(int64_t index)
+{
+    channel->is_tally[index] = 1;
+    if (index < MAX_COUNTERS) {
+        channel->tallies[channel->n_tallies] = (int16_t)index;
+        atomic_fetch_add(&channel->n_tallies, 1);
+    }
+}
+
+static void
 bump_tally(PyObject *tally)
 {
     Tally *self = (Tally *)tally;
-    if (channel != NULL && !channel->paused_ns) {
-        channel->totals[self->index]++;
-        channel->is_tally[self->index] = 1;
-    }
+    if (channel == NULL || channel->paused_ns)
+        return;
+    if (!channel->is_tally[self->index])
+        list_tally(self->index);
+    channel->totals[self->index]++;
 }
 
 static PyObject *
@@ -608,26 +619,80 @@ typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
     PyObject *fn, *spans, *tally, *dict;
+    PyTypeObject *last_class; /* kept alive by `spans`, which forgets none */
+    PyObject *last_span;
     int64_t episodes, vector_steps, env_steps, frames;
 } Step;
 
 static PyTypeObject *live_class, *counted_class; /* of spans; while there are none, nothing is recorded */
 
-/* What a step was, where that is plain from what it returned: one environment's (obs, reward, bool, bool, info). */
+/* Numbers that an environment returned: one, or one for each of its environments. */
+typedef struct {
+    Py_buffer view;
+    Py_ssize_t n; /* -1: one number */
+    int held;
+} Numbers;
+
+/* Read the form of a reward; return 0 if it is not plain. An array is known by its buffer, whoever made it. */
+static int
+get_array(PyObject *value, Numbers *numbers)
+{
+    if (!PyObject_CheckBuffer(value))
+        return 0;
+    if (PyObject_GetBuffer(value, &numbers->view, PyBUF_FORMAT | PyBUF_ND) < 0) {
+        PyErr_Clear();
+        return 0;
+    }
+    numbers->held = 1;
+    numbers->n = numbers->view.ndim ? numbers->view.shape[0] : -1;
+    return numbers->view.ndim <= 1;
+}
+
+static int
+get_flags(PyObject *value, Numbers *flags)
+{
+    if (PyBool_Check(value)) {
+        flags->n = -1;
+        return 1;
+    }
+    return get_array(value, flags) && strcmp(flags->view.format, "?") == 0;
+}
+
+static int
+flag(PyObject *value, Numbers *flags, Py_ssize_t i)
+{
+    return value == NULL ? 0 : flags->held ? ((char *)flags->view.buf)[i] != 0 : value == Py_True;
+}
+
+/* What a step was, where that is plain from what it returned, (obs, reward, terminated, truncated, info) or
+   (obs, reward, done, ...), of one environment or of a vector of them. Returns 0 if it is not plain. */
 static int
 plain_tally(Step *self, PyObject *out, int leaf, int outermost)
 {
-    if (!PyTuple_Check(out) || PyTuple_GET_SIZE(out) != 5)
+    Py_ssize_t size = PyTuple_Check(out) ? PyTuple_GET_SIZE(out) : 0;
+    if (size < 3)
         return 0;
-    PyObject *reward = PyTuple_GET_ITEM(out, 1);
-    PyObject *terminated = PyTuple_GET_ITEM(out, 2), *truncated = PyTuple_GET_ITEM(out, 3);
-    if (!(PyFloat_Check(reward) || PyLong_Check(reward)) || !PyBool_Check(terminated) || !PyBool_Check(truncated))
+    PyObject *reward = PyTuple_GET_ITEM(out, 1), *terminated = PyTuple_GET_ITEM(out, 2);
+    PyObject *truncated = size >= 5 ? PyTuple_GET_ITEM(out, 3) : NULL;
+    Numbers rewards = {.n = -1}, ends = {0}, cuts = {.n = -1};
+    int plain = (PyFloat_Check(reward) || PyLong_Check(reward) || get_array(reward, &rewards))
+        && get_flags(terminated, &ends) && rewards.n == ends.n
+        && (truncated == NULL || (get_flags(truncated, &cuts) && cuts.n == ends.n));
+    int64_t ended = 0, n = ends.n < 0 ? 1 : ends.n;
+    for (int64_t i = 0; plain && outermost && i < n; i++)
+        ended += flag(terminated, &ends, i) || flag(truncated, &cuts, i);
+    if (rewards.held)
+        PyBuffer_Release(&rewards.view);
+    if (ends.held)
+        PyBuffer_Release(&ends.view);
+    if (cuts.held)
+        PyBuffer_Release(&cuts.view);
+    if (!plain)
         return 0;
-    int ended = terminated == Py_True || truncated == Py_True;
     if (outermost
-        && ((ended && add(self->episodes, 1) < 0) || add(self->vector_steps, 1) < 0 || add(self->env_steps, 1) < 0))
+        && ((ended && add(self->episodes, ended) < 0) || add(self->vector_steps, 1) < 0 || add(self->env_steps, n) < 0))
         return -1;
-    return leaf && add(self->frames, 1) < 0 ? -1 : 1;
+    return leaf && add(self->frames, n) < 0 ? -1 : 1;
 }
 
 static int
@@ -676,12 +741,16 @@ step_call(PyObject *callable, PyObject *const *args, size_t n, PyObject *names)
     Step *self = (Step *)callable;
     if (PyVectorcall_NARGS(n) < 1)
         return PyObject_Vectorcall(self->fn, args, n, names);
-    PyObject *cls = (PyObject *)Py_TYPE(args[0]);
-    PyObject *each = PyDict_GetItemWithError(self->spans, cls);
-    if (each != NULL)
-        Py_INCREF(each);
-    else if (PyErr_Occurred() || (each = PyObject_GetItem(self->spans, cls)) == NULL)
-        return NULL;
+    if (Py_TYPE(args[0]) != self->last_class) {
+        PyObject *cls = (PyObject *)Py_TYPE(args[0]), *found = PyDict_GetItemWithError(self->spans, cls);
+        if (found == NULL) {
+            if (PyErr_Occurred() || (found = PyObject_GetItem(self->spans, cls)) == NULL)
+                return NULL;
+            Py_DECREF(found); /* `spans` keeps what it made */
+        }
+        self->last_class = Py_TYPE(args[0]), self->last_span = found;
+    }
+    PyObject *each = Py_NewRef(self->last_span);
     int live = live_class != NULL && each != Py_None && PyType_IsSubtype(Py_TYPE(each), live_class);
     int counted = !live && counted_class != NULL && Py_IS_TYPE(each, counted_class);
     PyObject *out = live || counted ? timed_step(self, (Core *)each, live, args, n, names)
@@ -803,6 +872,7 @@ use_channel(Channel *fresh)
     channel = fresh;
     channel->magic = CHANNEL_MAGIC;
     channel->pid = getpid();
+    channel->looking = 1;
     generation++;
     Py_RETURN_NONE;
 }
@@ -1021,6 +1091,16 @@ count_span(PyObject *span)
         PyErr_WriteUnraisable(span);
 }
 
+static int
+looks_at(PyObject *span)
+{
+    int64_t code = ((Core *)span)->code;
+    if (channel == NULL || code <= 0 || code >= MAX_SPANS || !atomic_load_explicit(&channel->looking, memory_order_relaxed))
+        return 0;
+    channel->looked[code]++;
+    return 1;
+}
+
 static Channel *
 current_channel(void)
 {
@@ -1037,7 +1117,7 @@ span_state(PyObject *span)
         : PyType_IsSubtype(Py_TYPE(span), live_class) ? SPAN_ON_DEVICE : SPAN_IDLE;
 }
 
-static HotPath api = {begin_span, end_span, count_span, span_state, bump_tally, add, current_channel};
+static HotPath api = {begin_span, end_span, count_span, looks_at, span_state, bump_tally, add, current_channel};
 
 static PyMethodDef methods[] = {
     {"note_exit_code", note_exit_code, METH_VARARGS, "Have this process write its exit code into a file when it ends."},

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define CHANNEL_MAGIC 0x32706f6f6c746f68 /* changes with the layout */
+#define CHANNEL_MAGIC 0x34706f6f6c746f68 /* changes with the layout */
 #define COUNTER_BASE (1 << 24) /* as in hotloop.spans.registry: codes from here on are counters */
 #define MAX_SPANS 4104         /* above registry.MAX_NAMES */
 #define MAX_COUNTERS 512
@@ -73,12 +73,16 @@ typedef struct {
     _Atomic int64_t has_ended;    /* nothing more is recorded */
     _Atomic int64_t armed;        /* whether what is recorded is kept: `after_s` and `after_steps` have passed */
     _Atomic int64_t flush_done, finished;
+    _Atomic int64_t looking;       /* whether hooks look more closely at the calls that they time */
     _Atomic int64_t tick_ns;       /* mean interval of stack samples */
     _Atomic int64_t windows_asked; /* how many windows in which calls are counted are to be opened */
     char failure[FAILURE_BYTES];
     uint8_t counted_only[MAX_SPANS];     /* by code of the span: 1 to count its calls without timing them */
     uint8_t is_tally[MAX_COUNTERS + 1];  /* by counter: 1 if it is not in the logs */
+    _Atomic int64_t n_tallies;
+    int16_t tallies[MAX_COUNTERS];       /* the numbers of these counters, without gaps */
     int64_t counted[MAX_SPANS];          /* calls that were counted and not timed */
+    int64_t looked[MAX_SPANS];           /* calls that hooks looked at more closely */
     int64_t device_ns[MAX_SPANS];
     double within_ns[MAX_SPANS];
     int64_t totals[MAX_COUNTERS + 1];    /* all that was counted, by counter */

@@ -16,6 +16,7 @@ typedef struct {
     int (*begin)(PyObject *span);      /* log that a timed span begins now; -1 with an exception set if that fails */
     int (*end)(PyObject *span);        /* log that it ends; keeps an exception that is set */
     void (*count)(PyObject *span);     /* count a call that is not timed */
+    int (*looks)(PyObject *span);      /* whether to look more closely at this timed call, which is then counted */
     int (*state)(PyObject *span);      /* one of the above; SPAN_IDLE for None */
     void (*bump)(PyObject *tally);     /* count one more */
     int (*add)(int64_t code, int64_t amount); /* add to a counter; -1 with an exception set if that fails */

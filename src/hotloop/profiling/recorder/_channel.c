@@ -160,7 +160,7 @@ copy_array(Reader *self, PyObject *arg)
 {
     static const struct { const char *name; size_t place, bytes; } arrays[] = {
 #define ARRAY(name) {#name, offsetof(Channel, name), sizeof(((Channel *)0)->name)}
-        ARRAY(counted), ARRAY(device_ns), ARRAY(within_ns), ARRAY(totals), ARRAY(is_tally),
+        ARRAY(counted), ARRAY(looked), ARRAY(device_ns), ARRAY(within_ns), ARRAY(totals), ARRAY(is_tally),
     };
     const char *name = PyUnicode_AsUTF8(arg);
     for (size_t i = 0; name != NULL && i < sizeof arrays / sizeof *arrays; i++)
@@ -177,7 +177,7 @@ field_of(Reader *self, const char *name)
         FIELD(pid), FIELD(stopped_ns), FIELD(paused_ns), FIELD(flush_asked), FIELD(flush_done), FIELD(resting), FIELD(rested_ns),
         FIELD(gc_count), FIELD(gc_ns), FIELD(gpu_bytes), FIELD(gpu_busy_percent), FIELD(sampler_cpu_ns),
         FIELD(samples_lost), FIELD(samples_torn), FIELD(recorder_pid), FIELD(has_ended), FIELD(armed), FIELD(finished),
-        FIELD(tick_ns), FIELD(windows_asked),
+        FIELD(looking), FIELD(tick_ns), FIELD(windows_asked),
     };
     for (size_t i = 0; name != NULL && i < sizeof fields / sizeof *fields; i++)
         if (strcmp(fields[i].name, name) == 0)

@@ -66,6 +66,8 @@
 #define TRIES 4
 #define MAX_THREADS 64
 #define MAX_CODES 32768
+#define N_RECENT 1024
+#define TRUSTED_NS 1000000000
 #define MAX_STACKS 20000
 #define CHUNK_BYTES 65536
 #define MAX_TEXT 4096
@@ -88,6 +90,9 @@ typedef struct {
 } Code;
 
 typedef struct { uint64_t key; int32_t first, depth; } Stack;
+
+/* A code object that was checked a short time ago: it is not read again for each sample. */
+typedef struct { uintptr_t address, end; int64_t checked_ns; int32_t id; } Recent;
 
 typedef struct {
     uintptr_t state;
@@ -120,7 +125,9 @@ static struct {
     ProcFile syscall_file, schedstat_file;
     uint64_t random;
 
+    int64_t at_ns; /* of this sample */
     Thread threads[MAX_THREADS];
+    Recent recent[N_RECENT];
     Code *codes;          /* by id */
     int32_t *code_slots;  /* hash table: id + 1 */
     int32_t n_codes, codes_sent;
@@ -357,35 +364,57 @@ read_frames(PyThreadState *state, uintptr_t *codes, uintptr_t *instructions)
     return owner == FRAME_OWNED_BY_GENERATOR ? 0 : depth;
 }
 
+static Recent *
+recent_of(uintptr_t address)
+{
+    return &the.recent[mixed(0, address) % N_RECENT];
+}
+
+/* Check the code objects of some frames and number them; return 0, or -1 if there is no room, -2 if one is not valid. */
+static int32_t
+check_codes(const uintptr_t *codes, const uintptr_t *instructions, Place *places, const int *which, int n)
+{
+    struct iovec remote[MAX_DEPTH];
+    for (int i = 0; i < n; i++)
+        remote[i] = (struct iovec){(void *)codes[which[i]], CODE_BYTES};
+    struct iovec local = {the.code_bytes, (size_t)n * CODE_BYTES};
+    if (n && process_vm_readv(the.pid, &local, 1, remote, n, 0) != (ssize_t)local.iov_len)
+        return -2;
+    for (int i = 0; i < n; i++) {
+        PyCodeObject *code = (PyCodeObject *)the.code_bytes[i];
+        uintptr_t address = codes[which[i]], begin = address + CODE_BYTES;
+        uintptr_t end = begin + (uintptr_t)Py_SIZE((PyObject *)code) * sizeof(_Py_CODEUNIT), at = instructions[which[i]];
+        if (Py_TYPE((PyObject *)code) != &PyCode_Type || at >= end)
+            return -2;
+        int32_t id = number_code(address, code);
+        if (id < 0)
+            return the.n_codes >= MAX_CODES ? -1 : -2;
+        /* Before its first instruction, a frame is one in which nothing ran yet. */
+        places[which[i]] = (Place){id, at < begin ? 0 : (int32_t)(at - begin)};
+        *recent_of(address) = (Recent){address, end, the.at_ns, id};
+    }
+    return 0;
+}
+
 /* Return the number of a thread's stack: -1 if there is no room for it, -2 if it changed while it was read. */
 static int32_t
 read_stack(PyThreadState *state)
 {
     uintptr_t codes[MAX_DEPTH], instructions[MAX_DEPTH];
     Place places[MAX_DEPTH];
-    struct iovec remote[MAX_DEPTH];
-    int depth = read_frames(state, codes, instructions);
+    int unknown[MAX_DEPTH], n_unknown = 0, depth = read_frames(state, codes, instructions);
     if (depth == 0)
         return -2;
-    for (int i = 0; i < depth; i++)
-        remote[i] = (struct iovec){(void *)codes[i], CODE_BYTES};
-    struct iovec local = {the.code_bytes, (size_t)depth * CODE_BYTES};
-    if (process_vm_readv(the.pid, &local, 1, remote, depth, 0) != (ssize_t)local.iov_len)
-        return -2;
     for (int i = 0; i < depth; i++) {
-        PyCodeObject *code = (PyCodeObject *)the.code_bytes[i];
-        int64_t instruction = (int64_t)(instructions[i] - codes[i]) - (int64_t)CODE_BYTES;
-        if (Py_TYPE((PyObject *)code) != &PyCode_Type)
-            return -2;
-        if (instruction < 0) /* a frame in which nothing ran yet */
-            instruction = 0;
-        if (instruction >= (int64_t)Py_SIZE((PyObject *)code) * (int64_t)sizeof(_Py_CODEUNIT))
-            return -2;
-        places[i] = (Place){number_code(codes[i], code), (int32_t)instruction};
-        if (places[i].code < 0)
-            return the.n_codes >= MAX_CODES ? -1 : -2;
+        Recent *known = recent_of(codes[i]);
+        uintptr_t begin = codes[i] + CODE_BYTES;
+        if (known->address == codes[i] && the.at_ns - known->checked_ns < TRUSTED_NS && instructions[i] < known->end)
+            places[i] = (Place){known->id, instructions[i] < begin ? 0 : (int32_t)(instructions[i] - begin)};
+        else
+            unknown[n_unknown++] = i;
     }
-    return number_stack(places, depth);
+    int32_t failed = check_codes(codes, instructions, places, unknown, n_unknown);
+    return failed ? failed : number_stack(places, depth);
 }
 
 /* ---- sending what is new ---------------------------------------------------------------------------------- */
@@ -538,16 +567,18 @@ sample_thread(uintptr_t address, PyThreadState *state, int64_t at)
     int64_t cpu = cpu_ns_of(thread->tid);
     /* A thread that used no CPU time since the last sample is where it was. */
     int idle = cpu >= 0 && cpu == thread->cpu_ns && thread->stack != -2;
+    /* One that computed all the time is not blocked. How long it had no core is read again when it has waited. */
+    int busy = cpu >= 0 && thread->last_ns && 64 * (cpu - thread->cpu_ns) >= 63 * (at - thread->last_ns);
     if (!idle) {
         /* The stack first: the copy of the thread's state is old soon. */
         thread->stack = read_stack(state);
         for (int i = 1; thread->stack == -2 && i < TRIES && copy(state, (void *)address, sizeof *state); i++)
             thread->stack = read_stack(state);
         atomic_fetch_add(&the.channel->samples_torn, thread->stack == -2);
-        thread->flags = main ? blocked_flags() : 0;
+        thread->flags = !main ? 0 : busy ? STATE_KNOWN : blocked_flags();
     } else if (main && !(thread->flags & BLOCKED))
         thread->flags = blocked_flags();
-    int64_t delay = main ? delay_ns() : -1, flags = thread->flags;
+    int64_t delay = !main ? -1 : busy ? thread->delay_ns : delay_ns(), flags = thread->flags;
     struct _gil_runtime_state *gil = GIL_OF(the.interpreter);
     if (*(volatile int *)&gil->locked && pointer_at(&gil->last_holder) == address)
         flags |= HOLDS_LOCK | (*(volatile int *)&the.interpreter->gc.collecting ? COLLECTING : 0);
@@ -563,8 +594,10 @@ sample_thread(uintptr_t address, PyThreadState *state, int64_t at)
 static void
 read_tallies(int64_t at)
 {
-    for (int i = 0; i < MAX_COUNTERS; i++) {
-        int64_t value = the.channel->is_tally[i] ? *(volatile int64_t *)&the.channel->totals[i] : the.tallied[i];
+    int64_t n = atomic_load_explicit(&the.channel->n_tallies, memory_order_acquire);
+    for (int64_t j = 0; j < n; j++) {
+        int i = the.channel->tallies[j];
+        int64_t value = *(volatile int64_t *)&the.channel->totals[i];
         if (value == the.tallied[i])
             continue;
         Sample change = {at, TALLY, COUNTER_BASE + i, value - the.tallied[i]};
@@ -592,7 +625,7 @@ turn_windows(int64_t at)
 static void
 sample(void)
 {
-    int64_t at = clock_ns(CLOCK_MONOTONIC);
+    int64_t at = the.at_ns = clock_ns(CLOCK_MONOTONIC);
     uintptr_t next = pointer_at(&the.interpreter->threads.head);
     for (int i = 0; next != 0 && i < MAX_THREADS; i++) {
         PyThreadState state;
@@ -698,6 +731,7 @@ forget(void)
         memset(the.stack_slots, 0, 2 * MAX_STACKS * sizeof(int32_t));
     memset(the.threads, 0, sizeof the.threads);
     memset(the.tallied, 0, sizeof the.tallied);
+    memset(the.recent, 0, sizeof the.recent);
     the.n_codes = the.codes_sent = the.n_stacks = the.stacks_sent = the.n_places = 0;
     the.windows_opened = the.window_end_ns = the.rested_ns = 0;
     close_proc(&the.syscall_file);

@@ -18,11 +18,11 @@ from hotloop.profiling.trace.stream_store import write_json
 
 WINDOW_NS = 10_000_000
 """Length of a window, as in `windows.h`."""
-EARLY_EVERY_NS, EARLY_NS = 1_000_000_000, 10_000_000_000
+EARLY_EVERY_NS, EARLY_NS = 1_000_000_000, 4_000_000_000
 """At first a window each second, because a short recording has few."""
-COST = 0.3
-"""How much slower a loop is at most inside of a window, beyond what is measured: assumed from call-heavy loops."""
-BUDGET_PART = 0.2
+COST = 1.0
+"""How much slower a loop is inside of a window, at most: assumed from call-heavy loops."""
+BUDGET_PART = 0.1
 """Part of the recording budget that windows may take."""
 MOST_ROWS = 2_000
 

@@ -107,6 +107,14 @@ class ChannelFeed:
         """Return by span code how long hooks' wrappers took within spans, so far."""
         return array("d", self.channel.array("within_ns"))
 
+    def looked(self) -> Sequence[int]:
+        """Return by span code at how many calls hooks looked more closely, so far."""
+        return array("q", self.channel.array("looked"))
+
+    def look(self, on: bool) -> None:
+        """Have hooks look more closely at the calls that they time, or no longer."""
+        self.channel.set("looking", int(on))
+
     def count_only(self, codes: set[int]) -> None:
         """Count the calls of these spans without timing them; time all others."""
         self.channel.count_only(bytes(code in codes for code in range(max(codes, default=0) + 1)))

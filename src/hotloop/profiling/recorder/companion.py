@@ -8,6 +8,7 @@ it all others that were recorded.
 from __future__ import annotations
 
 import json
+import math
 import os
 import select
 import signal
@@ -93,7 +94,7 @@ class _Companion:
 
         begin = now_ns()
         while self._recorded or self._waits(begin):
-            wanted = min([now_ns() + LONGEST_WAIT_NS, *(each.due_ns for each in self._recorded)])
+            wanted = int(min([now_ns() + LONGEST_WAIT_NS, *(each.due_ns for each in self._recorded)]))
             _channel.wait([each.feed.channel for each in self._recorded], wanted)
             self._attend(urgent=now_ns() < wanted)
 
@@ -142,20 +143,20 @@ class _Recorded:
         self.feed.channel.set("recorder_pid", os.getpid())
 
     @property
-    def due_ns(self) -> int:
+    def due_ns(self) -> int | float:
         """When to attend to it next."""
-        return self._recorder.due_ns
+        return math.inf if self.feed.channel.get("resting") else self._recorder.due_ns
 
     def attend(self, urgent: bool) -> bool:
         """Do what is due; return whether the process has ended, or its recording."""
         begin, channel, at = process_cpu_ns(), self.feed.channel, now_ns()
-        if channel.get("resting"):
+        stopped_ns = channel.get("stopped_ns")
+        ended = bool(stopped_ns) or bool(self._alive.poll(0))
+        if channel.get("resting") and not ended:
             return False
         if (rested_ns := channel.get("rested_ns")) != self._rested_ns:
             self._recorder.rest(rested_ns - self._rested_ns)
             self._rested_ns = rested_ns
-        stopped_ns = channel.get("stopped_ns")
-        ended = bool(stopped_ns) or bool(self._alive.poll(0))
         if ended:
             self._finish(stopped_ns)
         elif (asked := channel.get("flush_asked")) != channel.get("flush_done"):

@@ -78,6 +78,14 @@ class Feed(Protocol):
         """Return by span code how long hooks' wrappers took within spans, so far, as ns in a tight loop."""
         ...
 
+    def looked(self) -> Sequence[int]:
+        """Return by span code at how many calls hooks looked more closely, so far; empty if at every timed one."""
+        ...
+
+    def look(self, on: bool) -> None:
+        """Have hooks look more closely at the calls that they time, or no longer."""
+        ...
+
     def count_only(self, codes: set[int]) -> None:
         """Count the calls of these spans without timing them; time all others."""
         ...
@@ -163,6 +171,13 @@ class InProcessFeed:
     def within_ns(self) -> Sequence[float]:
         """Return by span code how long hooks' wrappers took within spans, so far."""
         return [0.0, *(each.within_ns for each in registry.known_spans())]
+
+    def looked(self) -> Sequence[int]:
+        """Return nothing: without the C extension, hooks look more closely at each call that they time."""
+        return []
+
+    def look(self, on: bool) -> None:
+        """Do nothing."""
 
     def count_only(self, codes: set[int]) -> None:
         """Count the calls of these spans without timing them; time all others."""

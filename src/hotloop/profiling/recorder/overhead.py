@@ -11,6 +11,7 @@ Spans whose cost would exceed the budget are timed in only one of 2, 4, ... 64 b
 
 from __future__ import annotations
 
+import math
 from collections import Counter, deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,22 +31,28 @@ SLOWEST_NS = 40_000_000
 LONG_NS = 20_000_000
 """Spans longer than this are never switched off: their cost is negligible, and what is inside them matters."""
 RARE_PER_S = 20
-IN_PLACE = 3.0
+IN_PLACE = 5.0
 """Assumed cost of a span between torch operations, relative to a tight loop; the spread is below."""
-IN_PLACE_SPREAD = 1.5
+IN_PLACE_SPREAD = 2.0
 MAX_THINNING, LEARNT_THINNING = 6, 5
 """Largest levels of thinning: one block in 64 if spans come faster than they can be folded, else one in 32, so that
 spans are timed at least every dozen seconds."""
 FIRST_HOLD, MAX_HOLD = 25, 6400
 """Number of blocks for which a span that came too fast stays thinned; doubled each time it happens again."""
-SPANS_PART = 0.5
-"""Share of the budget for spans; the rest is for the background thread."""
+SPANS_PART = 0.25
+"""Share of the budget for spans; the rest is for the sampler, for looking more closely, and for the recorder."""
 FILLED = 0.8
 """Spans are timed more often again only up to this part of their share, so that thinning does not oscillate."""
 DENSE_BLOCKS = 300
 EVERY_DENSE, EVERY_SPARSE = 6, 30
 """Fine spans are switched off in one of this many blocks, to measure their cost: in the first minute, and later."""
 COLUMNS = 8
+LOOK_NS = 4000.0
+"""What it costs to look more closely at a call, between torch operations. Assumed: 2 to 6 us were seen."""
+LOOKS_PART = 0.2
+"""Share of the budget for that."""
+FIRST_LOOKS, LEAST_LOOKS = 5, 64
+"""Blocks at the beginning in which all timed calls are looked at, and at least one in so many later."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +93,24 @@ class Pace:
                 self.tick_ns = max(self.tick_ns // 2, self._asked_ns)
             elif self.block_ns > BLOCK_NS:
                 self.block_ns //= 2
+
+
+class Looks:
+    """Decides in which blocks hooks look more closely at the calls that they time: in all where such calls are rare."""
+
+    def __init__(self, budget: float) -> None:
+        self.on = True
+        self._most_per_s = LOOKS_PART * budget * 1e9 / LOOK_NS
+        self._every, self._index, self._looked = 1, 0, 0
+
+    def turn(self, looked: int, block_ns: int) -> None:
+        """Begin a block, given the number of calls that were looked at so far, and the length of the last block."""
+        if self.on:
+            rate = (looked - self._looked) * 1e9 / max(block_ns, 1)
+            self._every = min(math.ceil(max(rate / self._most_per_s, 1)), LEAST_LOOKS)
+        self._looked = looked
+        self._index += 1
+        self.on = self._index < FIRST_LOOKS or self._index % self._every == 0
 
 
 class Governor:

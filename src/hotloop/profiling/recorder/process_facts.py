@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from hotloop.phases import Phase
-from hotloop.profiling.recorder.feed import NamedSpan
+from hotloop.profiling.recorder.feed import Feed, NamedSpan
 from hotloop.profiling.recorder.messages import Message
 
 
@@ -36,3 +38,21 @@ class ProcessFacts:
                 self.wrapper_ns |= message["ns"]
             case "ending":
                 self.ending = message["content"]
+
+
+class HookTotals:
+    """How long hooks have looked more closely, and at how many calls, since this was made. By span code."""
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._before = feed.within_ns(), feed.looked()
+
+    def content(self) -> Message:
+        """Return them as `state.json` has them."""
+        within, looked = np.array(self._feed.within_ns()), np.array(self._feed.looked(), np.int64)
+        for now, before in zip((within, looked), self._before, strict=True):
+            now[: len(before)] -= np.array(before, now.dtype)
+        return {
+            "within_ns": {str(code): float(within[code]) for code in np.flatnonzero(within)},
+            "looked": {str(code): int(looked[code]) for code in np.flatnonzero(looked)},
+        }

@@ -14,7 +14,7 @@ class RecordOptions:
 
     budget: float = 0.01
     """Share of the time that spans and sampling may take: frequent spans are thinned, counts stay exact."""
-    hz: float = 200.0
+    hz: float = 100.0
     """Stack samples a second; 0 turns the sampler off."""
     after_steps: int = 0
     """Start after this many environment steps."""

@@ -8,11 +8,8 @@ readable up to its last second. If anything in here fails, recording stops with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-
-import numpy as np
 
 from hotloop.clock import now_ns
 from hotloop.notice import notice
@@ -23,8 +20,8 @@ from hotloop.profiling.recorder.call_tree.threads import Threads
 from hotloop.profiling.recorder.call_tree.tree import codes_of
 from hotloop.profiling.recorder.feed import Feed
 from hotloop.profiling.recorder.messages import Message
-from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Pace
-from hotloop.profiling.recorder.process_facts import ProcessFacts
+from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Looks, Pace
+from hotloop.profiling.recorder.process_facts import HookTotals, ProcessFacts
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.stack_book import StackBook
 from hotloop.profiling.recorder.windows import Windows
@@ -65,14 +62,13 @@ class Recorder:
             self._writer.files.create()
         self._threads = Threads()
         self.accounts = self._threads.accounts
-        self.failure = ""
-        """Why the recorder failed; empty if it did not."""
-        self.ended = False
-        """Whether recording has ended, because the requested time is over or because it failed."""
+        self.failure = ""  # why the recorder failed; empty if it did not
+        self.ended = False  # because the requested time is over, or because it failed
         self.paused_ns = 0
         """Since when nothing is recorded; 0: not paused."""
         self.facts = ProcessFacts(str(process.get("name", "MainProcess")))
         self._book, self._governor = StackBook(), Governor(options.budget, UNKNOWN_TIGHT_NS)
+        self._looks = Looks(options.budget)
         self._calls = CallCounts(options.budget, self._book.is_own) if main and options.hz else None
         self._codes = codes_of([])
 
@@ -92,7 +88,7 @@ class Recorder:
         self._cuts: list[tuple[int, bool]] = []
         self._windows = Windows(begin, round(self.options.window_s * SECOND_NS), self.feed)
         self.feed.stats.memory_growth()
-        self._within_before: Sequence[float] = self.feed.within_ns()
+        self._hooked = HookTotals(self.feed)
         self._relieved_at = 0
         self._last_sign_ns = begin
         """When the process was last seen, at a stack sample."""
@@ -226,13 +222,16 @@ class Recorder:
             each.update(began)
 
     def _turn_block(self, at: int) -> None:
-        was_dark = self._governor.dark
-        self._governor.close_block(at - self._block_start, self._since_drain, self._tally())
+        was_dark, block_ns = self._governor.dark, at - self._block_start
+        self._governor.close_block(block_ns, self._since_drain, self._tally())
         self._since_drain = Counter()
         self._block_start = at
         changed = self._governor.open_block(self.facts.spans)
         if changed:
             self.feed.count_only(self._governor.off)
+        if self._loop_started:
+            self._looks.turn(sum(self.feed.looked()), block_ns)
+            self.feed.look(self._looks.on)
         quick = at - self.loop_start_ns < QUICK_NS
         if quick or any(account.pending_events > FOLD_AT for account in self.accounts):
             self._fold(at, was_dark)
@@ -360,7 +359,7 @@ class Recorder:
         # Events that were drained after this time are folded later, and count.
         self._windows.timed = sum((calls_begun(part)[0] for a in self.accounts for part in a.pending), Counter())
         self._windows.counted, self._threads.counter_events, self._threads.tally_events = Counter(), 0, 0
-        self._within_before = self.feed.within_ns()
+        self._hooked = HookTotals(self.feed)
         self._writer.drop_raw()
         waited = at - self.start_ns >= self.options.after_s * SECOND_NS
         if waited and self._steps_seen >= self.options.after_steps:
@@ -380,8 +379,6 @@ class Recorder:
         self._book.fresh = []
 
     def _write_state(self, at: int, state: str) -> None:
-        within = np.array(self.feed.within_ns())
-        within[: len(self._within_before)] -= self._within_before
         content: Message = {
             "state": state,
             "pid": self.feed.stats.pid,
@@ -392,6 +389,5 @@ class Recorder:
             "counter_events": self._threads.counter_events,
             "tally_events": self._threads.tally_events,
             "background_cpu_ns": self._spent_ns,
-            "within_ns": {str(code): float(within[code]) for code in np.flatnonzero(within)},
         }
-        self._writer.state(content | self._governor.costs() | self.facts.wrapper_ns)
+        self._writer.state(content | self._hooked.content() | self._governor.costs() | self.facts.wrapper_ns)

@@ -88,7 +88,10 @@ def test_after_a_window_nothing_is_profiled(tmp_path):
 
 def test_windows_become_rarer():
     calls = CallCounts(0.01, lambda file: True)
-    early, late = call_counts.EARLY_EVERY_NS, round(call_counts.COST * call_counts.WINDOW_NS / 0.002)
+    early, late = (
+        call_counts.EARLY_EVERY_NS,
+        round(call_counts.COST * call_counts.WINDOW_NS / (call_counts.BUDGET_PART * 0.01)),
+    )
     assert calls.due(1)
     assert not calls.due(early)
     assert calls.due(1 + early)

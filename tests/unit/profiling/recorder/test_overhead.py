@@ -13,6 +13,7 @@ import pytest
 from hotloop.phases import Phase
 from hotloop.profiling.recorder.overhead import (
     EVERY_DENSE,
+    IN_PLACE,
     LEARNT_THINNING,
     MAX_THINNING,
     SPANS_PART,
@@ -60,7 +61,7 @@ def test_more_blocks_make_it_more_precise():
 
 def test_without_contrast_the_tight_loop_stands_in():
     prior = estimate([], tight_ns=400.0)
-    assert prior.ns == 1200.0
+    assert prior.ns == IN_PLACE * 400.0
     always = [Block(b.length_ns, b.done, sum(b.done.values())) for b in blocks(900.0, 200, 0)]
     assert estimate(always, tight_ns=400.0) == prior
     assert estimate(blocks(900.0, 19, 0), tight_ns=400.0) == prior
@@ -86,7 +87,7 @@ def listening() -> Iterator[list[hot_path.Log]]:
 
 
 def governor(cost_ns: float, budget: float = 0.01) -> Governor:
-    return Governor(budget, cost_ns / 3)
+    return Governor(budget, cost_ns / IN_PLACE)
 
 
 def turn(made: Governor) -> bool:
@@ -107,7 +108,7 @@ def load_of(made: Governor, rates: Counter[int]) -> float:
 
 
 def test_spans_that_are_too_fine_are_thinned_to_the_budget_and_come_back(listening):
-    made = governor(2000.0)
+    made = governor(1900.0)
     rates = Counter({1: 20_000, 2: 20_000, 3: 30})
     mean_ns = {1: 1e4, 2: 2e4, 3: 1e6}
     for _ in range(20):
@@ -128,7 +129,7 @@ def test_spans_thinned_in_a_fast_start_are_timed_again_beside_others_that_take_t
         made.learn(Counter({1: 60_000, 2: 60_000}), {1: 1e4, 2: 1e4}, set())
     assert made.thinning == {1: LEARNT_THINNING, 2: LEARNT_THINNING}
     # The loop slows down: those now take next to nothing, and span 3 alone takes more than half of the budget.
-    later = Counter({1: 100, 2: 100, 3: 3500})
+    later = Counter({1: 100, 2: 100, 3: 1000})
     assert 0.5 < load_of(made, later) / (made.budget * SPANS_PART) < 0.8
     for _ in range(LEARNT_THINNING):
         made.learn(later, {1: 1e6, 2: 1e6, 3: 1e5}, set())

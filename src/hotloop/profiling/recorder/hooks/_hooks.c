@@ -2,7 +2,8 @@
    the call itself, and neither leaves a frame in tracebacks. `wrappers.py` does the same in Python.
 
    A span decides what happens (`../../../spans/registry.py`): it is timed, or only counted, or nothing is recorded. While
-   it is timed, another function may be called in place of the original, which looks more closely. */
+   it is timed, a function in Python may be called in place of the original, which looks more closely. That costs much more
+   than the rest, so the recorder has it done now and then, where calls are frequent. */
 
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -25,8 +26,8 @@ typedef struct {
     vectorcallfunc call;
     PyObject *fn;
     PyObject *span;    /* of a function; of a method a dictionary, from class to span, or None if it is not timed */
-    PyObject *timed;   /* called instead of `fn` while the span is timed */
-    PyObject *counted; /* called instead of `fn` while it is not */
+    PyObject *closer;  /* called instead of `fn` to look more closely at a timed call */
+    PyObject *quick;   /* called instead of `fn` otherwise */
     PyObject *levels;  /* of a module's call: a bytearray with the number of nested calls to time; else NULL */
     PyObject *inner;   /* of a module's call: called instead of `fn` within the first of its kind, where it is timed, */
     PyObject *below;   /* and below the timed levels */
@@ -74,20 +75,20 @@ call_on_device(PyObject *span, PyObject *fn, PyObject *const *args, size_t n, Py
 }
 
 static PyObject *
-call_timed(Wrapper *self, PyObject *timed, PyObject *span, PyObject *const *args, size_t n, PyObject *names)
+call_timed(Wrapper *self, PyObject *closer, PyObject *span, PyObject *const *args, size_t n, PyObject *names)
 {
     switch (hot_path->state(span)) {
     case SPAN_IDLE:
-        return PyObject_Vectorcall(self->counted, args, n, names);
+        return PyObject_Vectorcall(self->quick, args, n, names);
     case SPAN_COUNTED:
         hot_path->count(span);
-        return PyObject_Vectorcall(self->counted, args, n, names);
+        return PyObject_Vectorcall(self->quick, args, n, names);
     case SPAN_ON_DEVICE:
-        return call_on_device(span, timed, args, n, names);
+        return call_on_device(span, closer != self->fn && hot_path->looks(span) ? closer : self->quick, args, n, names);
     }
     if (hot_path->begin(span) < 0)
         return NULL;
-    PyObject *out = PyObject_Vectorcall(timed, args, n, names);
+    PyObject *out = PyObject_Vectorcall(closer != self->fn && hot_path->looks(span) ? closer : self->quick, args, n, names);
     if (hot_path->end(span) < 0)
         Py_CLEAR(out);
     return out;
@@ -108,13 +109,13 @@ wrapper_call(PyObject *callable, PyObject *const *args, size_t n, PyObject *name
             return NULL;
     }
     if (self->levels == NULL)
-        return call_timed(self, self->timed, span, args, n, names);
+        return call_timed(self, self->closer, span, args, n, names);
     PyObject *own = span == Py_None ? PyObject_CallMethod(self->span, "of", "O", args[0]) : NULL; /* it is compiled */
     if (span == Py_None && own == NULL)
         return NULL;
-    PyObject *timed = modules.open == 0 ? self->timed : modules.inspected ? self->inner : self->fn;
+    PyObject *closer = modules.open == 0 ? self->closer : modules.inspected ? self->inner : self->fn;
     modules.open++;
-    PyObject *out = call_timed(self, timed, own ? own : span, args, n, names);
+    PyObject *out = call_timed(self, closer, own ? own : span, args, n, names);
     modules.open--;
     Py_XDECREF(own);
     return out;
@@ -153,9 +154,9 @@ or_function(PyObject *other, PyObject *fn)
 static PyObject *
 wrapper_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 {
-    static char *keywords[] = {"fn", "span", "timed", "counted", "levels", "inner", "below", NULL};
-    PyObject *fn, *span, *timed = NULL, *counted = NULL, *levels = NULL, *inner = NULL, *below = NULL;
-    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOO!OO", keywords, &fn, &span, &timed, &counted, &PyByteArray_Type,
+    static char *keywords[] = {"fn", "span", "closer", "quick", "levels", "inner", "below", NULL};
+    PyObject *fn, *span, *closer = NULL, *quick = NULL, *levels = NULL, *inner = NULL, *below = NULL;
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "OO|OOO!OO", keywords, &fn, &span, &closer, &quick, &PyByteArray_Type,
                                      &levels, &inner, &below))
         return NULL;
     Wrapper *self = (Wrapper *)type->tp_alloc(type, 0);
@@ -163,7 +164,7 @@ wrapper_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
         return NULL;
     self->call = wrapper_call;
     self->fn = Py_NewRef(fn), self->span = Py_NewRef(span);
-    self->timed = or_function(timed, fn), self->counted = or_function(counted, fn);
+    self->closer = or_function(closer, fn), self->quick = or_function(quick, fn);
     self->inner = or_function(inner, fn), self->below = or_function(below, fn);
     self->levels = Py_XNewRef(levels), self->by_class = PyDict_Check(span);
     return (PyObject *)self;
@@ -175,8 +176,8 @@ wrapper_traverse(Wrapper *self, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(self));
     Py_VISIT(self->fn);
     Py_VISIT(self->span);
-    Py_VISIT(self->timed);
-    Py_VISIT(self->counted);
+    Py_VISIT(self->closer);
+    Py_VISIT(self->quick);
     Py_VISIT(self->inner);
     Py_VISIT(self->below);
     Py_VISIT(self->dict);
@@ -201,8 +202,8 @@ wrapper_dealloc(Wrapper *self)
     wrapper_clear(self);
     Py_XDECREF(self->fn);
     Py_XDECREF(self->span);
-    Py_XDECREF(self->timed);
-    Py_XDECREF(self->counted);
+    Py_XDECREF(self->closer);
+    Py_XDECREF(self->quick);
     Py_XDECREF(self->inner);
     Py_XDECREF(self->below);
     Py_XDECREF(self->levels);

@@ -91,7 +91,7 @@ def adding(fn: Callable[..., R], spans: SpansByType, state: HookState) -> Callab
             hide_frame(error)
             raise
 
-    return wrapped_method(fn, spans, timed=add)
+    return wrapped_method(fn, spans, closer=add)
 
 
 @skipped_by_warnings
@@ -116,7 +116,7 @@ def sampling(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Metho
             hide_frame(error)
             raise
 
-    return wrapped_method(fn, spans, timed=sample)
+    return wrapped_method(fn, spans, closer=sample)
 
 
 def yielding(fn: Method[S, P, Iterator[Batch]], spans: SpansByType, state: HookState) -> Method[S, P, Iterator[Batch]]:

@@ -235,28 +235,28 @@ def timed_method(fn: Method[S, P, R], spans: SpansByType) -> Method[S, P, R]:
 def wrapped_method(
     fn: Method[S, P, R],
     spans: SpansByType,
-    timed: Method[S, P, R] | None = None,
-    counted: Method[S, P, R] | None = None,
+    closer: Method[S, P, R] | None = None,
+    quick: Method[S, P, R] | None = None,
 ) -> Method[S, P, R]:
     """Put a wrapper around a method.
 
     Args:
         fn: The method.
         spans: Its spans, by the class of the object.
-        timed: Called instead of it, in its span, while that is timed. May look more closely.
-        counted: Called instead of it while it is not timed.
+        closer: Called instead of it to look more closely at a call that is timed; not at each where they are frequent.
+        quick: Called instead of it otherwise.
     """
     if Wrapper is None:
-        return method_in_python(fn, spans, timed, counted)
-    python = functools.partial(method_in_python, fn, spans, timed, counted)
-    return dressed(Wrapper(fn, spans, timed, counted), fn, python, spans)
+        return method_in_python(fn, spans, closer, quick)
+    python = functools.partial(method_in_python, fn, spans, closer, quick)
+    return dressed(Wrapper(fn, spans, closer, quick), fn, python, spans)
 
 
-def timed_function(fn: Callable[P, R], each: Span, timed: Callable[P, R] | None = None) -> Callable[P, R]:
+def timed_function(fn: Callable[P, R], each: Span, closer: Callable[P, R] | None = None) -> Callable[P, R]:
     """Time a function under one span. The arguments are as for `wrapped_method`."""
     if Wrapper is None:
-        return function_in_python(fn, each, timed)
-    return dressed(Wrapper(fn, each, timed), fn, functools.partial(function_in_python, fn, each, timed))
+        return function_in_python(fn, each, closer)
+    return dressed(Wrapper(fn, each, closer), fn, functools.partial(function_in_python, fn, each, closer))
 
 
 def dressed(wrapper: W, fn: Callable, python: Callable[[], Callable], spans: SpansByType | None = None) -> W:
@@ -276,11 +276,11 @@ def in_python(wrapper: object) -> object:
 def method_in_python(
     fn: Method[S, P, R],
     spans: SpansByType,
-    timed: Method[S, P, R] | None = None,
-    counted: Method[S, P, R] | None = None,
+    closer: Method[S, P, R] | None = None,
+    quick: Method[S, P, R] | None = None,
 ) -> Method[S, P, R]:
     """Do in Python what `wrapped_method` does. torch.compile can trace through it."""
-    timed, counted = timed or fn, counted or fn
+    closer, quick = closer or fn, quick or fn
 
     @functools.wraps(fn)
     def method(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -288,7 +288,7 @@ def method_in_python(
             if is_compiling() or (each := spans[type(self)]) is None:
                 return fn(self, *args, **kwargs)
             with each:
-                return (timed if is_live(each) else counted)(self, *args, **kwargs)
+                return (closer if is_live(each) else quick)(self, *args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise
@@ -297,9 +297,9 @@ def method_in_python(
 
 
 @skipped_by_warnings
-def function_in_python(fn: Callable[P, R], each: Span, timed: Callable[P, R] | None = None) -> Callable[P, R]:
+def function_in_python(fn: Callable[P, R], each: Span, closer: Callable[P, R] | None = None) -> Callable[P, R]:
     """Do in Python what `wrapped_function` does."""
-    timed = timed or fn
+    closer = closer or fn
 
     @functools.wraps(fn)
     def function(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -307,7 +307,7 @@ def function_in_python(fn: Callable[P, R], each: Span, timed: Callable[P, R] | N
             if is_compiling():
                 return fn(*args, **kwargs)
             with each:
-                return (timed if is_live(each) else fn)(*args, **kwargs)
+                return (closer if is_live(each) else fn)(*args, **kwargs)
         except BaseException as error:
             hide_frame(error)
             raise

@@ -17,7 +17,7 @@ from hotloop.profiling.trace.build.evaluation import APART, counted_apart, mark
 from hotloop.profiling.trace.build.over_time import phases_by_window
 from hotloop.profiling.trace.build.overhead_correction import Costs, Entry, corrected
 from hotloop.profiling.trace.build.recorded import recorded_threads
-from hotloop.profiling.trace.build.thinning import Scale, call_scales, scaled_counters, scales
+from hotloop.profiling.trace.build.thinning import Scale, scaled_counters, scales
 from hotloop.profiling.trace.model import Memory, Node, Overhead, Process, Sample, Seen, State, Thread, Windows
 from hotloop.profiling.trace.reading.column_checks import NO_TOTAL, Total, Totals
 from hotloop.profiling.trace.reading.names import Names, NodeName, Sibling, ThreadName, steps_up
@@ -45,8 +45,8 @@ def build_process(
     """Build a process's part of a trace, for a loop from `start_ns` to `end_ns`."""
     names = _with_evaluations(parts.names)
     steps = parts.names.code_of("env_steps") or 0
-    counters = scaled_counters(parts.counters, names, call_scales(parts.windows, parts.spans, names.nodes))
-    parts = replace(parts, counters=counted_apart(counters, names.nodes, steps))
+    counters = counted_apart(scaled_counters(parts, names), names.nodes, steps)
+    parts = replace(parts, counters=counters)
     memory = parts.memory
     in_loop = _in_loop(memory, start_ns, end_ns, _counting_windows(parts.counters, names))
     kept = set(memory["window"][in_loop].tolist())

@@ -11,9 +11,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hotloop.counters import IN_TIMED_CALLS
+from hotloop.counters import SAMPLED
 from hotloop.profiling.trace.build.columns import Ints, Table, grouped, of_windows, sum_by
 from hotloop.profiling.trace.reading.names import Names, Nodes
+from hotloop.profiling.trace.reading.run_files import ProcessParts
 
 Floats = NDArray[np.float64]
 LEAST_TIMED = 5
@@ -43,10 +44,13 @@ def call_scales(windows: Table, spans: Table, nodes: Nodes) -> dict[int, float]:
     return {code: begun[code] / n for code, n in timed.items() if n and begun.get(code)}
 
 
-def scaled_counters(counters: Table, names: Names, by_code: dict[int, float]) -> Table:
-    """Scale up what hooks counted in timed calls only."""
-    partial = [code for code, name in names.counters.items() if name in IN_TIMED_CALLS]
-    factors = {code: factor for code, factor in by_code.items() if factor != 1 and names.spans[code].hook}
+def scaled_counters(parts: ProcessParts, names: Names) -> Table:
+    """Scale up what hooks counted only in the calls that they looked at more closely."""
+    counters, spans, looked = parts.counters, parts.spans, parts.state.looked
+    partial = [code for code, name in names.counters.items() if name in SAMPLED]
+    every, timed = sum_by(spans["code"], spans["timed"] + spans["counted"]), sum_by(spans["code"], spans["timed"])
+    hooked = {code: looked.get(code, n) for code, n in timed.items() if code in names.spans and names.spans[code].hook}
+    factors = {code: every[code] / n for code, n in hooked.items() if n and n != every[code]}
     if not partial or not factors:
         return counters
     codes = _codes(counters, names.nodes)

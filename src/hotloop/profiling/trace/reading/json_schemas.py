@@ -155,6 +155,7 @@ class StateRecord:
     module_wrap_ns: Cost = 0.0
     tally_wrap_ns: Cost | None = None
     within_ns: Mapping[Index, Cost] = field(default_factory=dict)
+    looked: Mapping[Index, Count] = field(default_factory=dict)
     counter_events: Count = 0
     tally_events: Count = 0
     warnings: tuple[str, ...] = ()

@@ -141,7 +141,7 @@ def optimising(fn: Method[Optimizer, P, R], spans: SpansByType, state: HookState
             hide_frame(error)
             raise
 
-    def counted_step(self: Optimizer, *args: P.args, **kwargs: P.kwargs) -> R:
+    def quick_step(self: Optimizer, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             thread = get_ident()
             if thread in quiet:
@@ -157,7 +157,7 @@ def optimising(fn: Method[Optimizer, P, R], spans: SpansByType, state: HookState
             hide_frame(error)
             raise
 
-    return wrapped_method(fn, spans, step, counted_step)
+    return wrapped_method(fn, spans, closer=step, quick=quick_step)
 
 
 @skipped_by_warnings
@@ -174,7 +174,7 @@ def zeroing(fn: Method[Optimizer, P, R], spans: SpansByType, state: HookState) -
             hide_frame(error)
             raise
 
-    return wrapped_method(fn, spans, timed=zero_grad)
+    return wrapped_method(fn, spans, closer=zero_grad)
 
 
 SUBJECT = Subject(on_class=on_class)

@@ -72,7 +72,7 @@ def going_back(fn: Callable[P, R], each: Span, state: HookState) -> Callable[P, 
             hide_frame(error)
             raise
 
-    return timed_function(fn, each, timed=backward)
+    return timed_function(fn, each, closer=backward)
 
 
 def syncing(fn: Callable[P, R], counter: Tally, quiet: set[int]) -> Callable[P, R]:
