@@ -28,6 +28,8 @@ class ChannelFeed:
         main_ident: The ident of its main thread.
     """
 
+    is_elsewhere = True
+
     def __init__(self, path: str, main_ident: int) -> None:
         self.channel = _channel.Reader(path)
         self.main_ident = main_ident
@@ -49,6 +51,10 @@ class ChannelFeed:
 
     def _gpu(self) -> tuple[int, int]:
         return self.channel.get("gpu_bytes"), self.channel.get("gpu_busy_percent")
+
+    def sampler_ns(self) -> int:
+        """Return the CPU time of the thread that samples stacks."""
+        return self.channel.get("sampler_cpu_ns")
 
     def messages(self) -> list[Message]:
         """Return new messages."""

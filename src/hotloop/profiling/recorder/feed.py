@@ -53,6 +53,12 @@ class Feed(Protocol):
 
     main_ident: int
     stats: ProcessStats
+    is_elsewhere: bool
+    """Whether the recorded process is another one than the recorder's."""
+
+    def sampler_ns(self) -> int:
+        """Return the CPU time of the thread that samples stacks, if it is one of the recorded process."""
+        ...
 
     def messages(self) -> list[Message]:
         """Return new messages: names of spans and counters, printed texts, costs of wrappers, counted calls."""
@@ -106,6 +112,8 @@ class Feed(Protocol):
 class InProcessFeed:
     """The recorder's own process."""
 
+    is_elsewhere = False
+
     def __init__(self, hz: float) -> None:
         self.main_ident = threading.main_thread().ident or 0
         self.stats = ProcessStats(os.getpid(), Pauses(), device_memory)
@@ -126,6 +134,10 @@ class InProcessFeed:
         self._tallied = {each: each.read() for each in registry.known_tallies()}
         self._counted_before = [0, *(each.tallied() for each in registry.known_spans())]
         self.sampler.start(round(1e9 / self._hz) if self._hz else 0)
+
+    def sampler_ns(self) -> int:
+        """Return 0: the recorder's own thread samples."""
+        return 0
 
     def messages(self) -> list[Message]:
         """Return new messages."""

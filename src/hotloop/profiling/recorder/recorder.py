@@ -7,6 +7,7 @@ readable up to its last second. If anything in here fails, recording stops with 
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
@@ -389,5 +390,8 @@ class Recorder:
             "counter_events": self._threads.counter_events,
             "tally_events": self._threads.tally_events,
             "background_cpu_ns": self._spent_ns,
+            "sampler_cpu_ns": self.feed.sampler_ns(),
+            "own_process": self.feed.is_elsewhere,
+            "cores": os.cpu_count() or 1,
         }
         self._writer.state(content | self._hooked.content() | self._governor.costs() | self.facts.wrapper_ns)

@@ -332,16 +332,32 @@ def _overhead(parts: ProcessParts, memory: Table, in_place: float, taken: float)
     tally_ns = TALLY_COST * span_ns if state.tally_wrap_ns is None else in_place * state.tally_wrap_ns
     counters = COUNTER_COST * span_ns * state.counter_events + tally_ns * state.tally_events
     background, wall = int(memory["background_ns"].sum()), int((memory["end_ns"] - memory["start_ns"]).sum())
+    whole = int((parts.memory["end_ns"] - parts.memory["start_ns"]).sum())
+    # The sampler takes about as much from the thread whose memory it reads as it uses itself.
+    sampling = round(state.sampler_cpu_ns * wall / whole) if whole else 0
+    held_up = (
+        background
+        if not state.own_process
+        else min(background, _without_core_ns(memory, background, state.cores * wall))
+    )
     timed, counted = int(parts.spans["timed"].sum()), int(parts.spans["counted"].sum())
-    # While the background thread works it holds the interpreter's lock, and the training waits.
-    share = (taken + counters + background) / wall if wall else 0.0
+    share = (taken + counters + sampling + held_up) / wall if wall else 0.0
     return Overhead(
         span_ns,
         max(span_ns - 1.645 * error, 0.0),
         span_ns + 1.645 * error,
         timed,
         counted,
-        background,
+        background + sampling,
         share,
         taken / wall if wall else 0.0,
     )
+
+
+def _without_core_ns(memory: Table, background: int, available: int) -> int:
+    """Return for how long a recorder in a process of its own can have kept the training from a core.
+
+    It is at most the time in which the main thread had none, and what all of them wanted beyond the cores there are.
+    """
+    wanted = int(memory["cpu_ns"].sum()) + background - available
+    return max(int(memory["starved_ns"].sum()), wanted, 0)

@@ -155,6 +155,10 @@ class StateRecord:
     module_wrap_ns: Cost = 0.0
     tally_wrap_ns: Cost | None = None
     within_ns: Mapping[Index, Cost] = field(default_factory=dict)
+    sampler_cpu_ns: Count = 0
+    own_process: bool = False
+    """Whether the recorder was a process of its own."""
+    cores: Count = 1
     looked: Mapping[Index, Count] = field(default_factory=dict)
     counter_events: Count = 0
     tally_events: Count = 0
