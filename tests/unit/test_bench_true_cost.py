@@ -30,7 +30,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 def cost(bench: ModuleType, script: str, ratio: float, stated: float | None):
     found = bench.Estimate(ratio, ratio - 0.01, ratio + 0.01)
-    return bench.Cost(script, found, found, found, stated, 50.0, 30, 1.0, 2.0)
+    return bench.Cost(script, found, found, found, found, stated, 50.0, 30, 1.0, 2.0)
 
 
 def test_a_machine_that_changes_its_speed_between_rounds_does_not_change_the_ratio(bench: ModuleType) -> None:
@@ -94,7 +94,7 @@ def test_the_last_line_has_the_worst_of_all(bench: ModuleType) -> None:
         == "median slow-down 1.020, worst upper end 1.260 (b), worst difference -3.00 points (a); explain FAILED for 1"
     )
     assert bench.summary(costs[1:2]).endswith("(b); explain FAILED for 1")
-    assert bench.cells(costs[1])[4:6] == ["failed", ""]
+    assert bench.cells(costs[1])[5:7] == ["failed", ""]
 
 
 def test_the_scripts_do_not_know_the_profiler(bench: ModuleType) -> None:

@@ -618,7 +618,7 @@ is_leaf(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 typedef struct {
     PyObject_HEAD
     vectorcallfunc call;
-    PyObject *fn, *spans, *tally, *dict;
+    PyObject *fn, *spans, *tally, *dict, *weak;
     PyTypeObject *last_class; /* kept alive by `spans`, which forgets none */
     PyObject *last_span;
     int64_t episodes, vector_steps, env_steps, frames;
@@ -792,12 +792,10 @@ step_traverse(Step *self, visitproc visit, void *arg)
     return 0;
 }
 
+/* The rest stays: it may be called while the garbage collector takes it apart. */
 static int
 step_clear(Step *self)
 {
-    Py_CLEAR(self->fn);
-    Py_CLEAR(self->spans);
-    Py_CLEAR(self->tally);
     Py_CLEAR(self->dict);
     return 0;
 }
@@ -807,17 +805,45 @@ step_dealloc(Step *self)
 {
     PyTypeObject *type = Py_TYPE(self);
     PyObject_GC_UnTrack(self);
+    if (self->weak != NULL)
+        PyObject_ClearWeakRefs((PyObject *)self);
     step_clear(self);
+    Py_XDECREF(self->fn);
+    Py_XDECREF(self->spans);
+    Py_XDECREF(self->tally);
     type->tp_free(self);
     Py_DECREF(type);
 }
 
+/* What it does not have itself (`__code__`, `__defaults__`, ...) it has from the original. */
+static PyObject *
+step_get_attribute(PyObject *self, PyObject *name)
+{
+    PyObject *found = PyObject_GenericGetAttr(self, name);
+    if (found != NULL || !PyErr_ExceptionMatches(PyExc_AttributeError))
+        return found;
+    PyErr_Clear();
+    return PyObject_GetAttr(((Step *)self)->fn, name);
+}
+
+/* Pickled by name, as a function is. */
+static PyObject *
+step_reduce(PyObject *self, PyObject *Py_UNUSED(ignored))
+{
+    return PyObject_GetAttrString(self, "__qualname__");
+}
+
+static PyMethodDef step_methods[] = {
+    {"__reduce__", step_reduce, METH_NOARGS, "Pickle by name."},
+    {NULL},
+};
 static PyMemberDef step_members[] = {
     {"fn", T_OBJECT, offsetof(Step, fn), READONLY, "The original."},
     {"spans", T_OBJECT, offsetof(Step, spans), READONLY, "Spans by class."},
     {"tally", T_OBJECT, offsetof(Step, tally), READONLY, "Counts a step that is not plain."},
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(Step, call), READONLY},
     {"__dictoffset__", T_PYSSIZET, offsetof(Step, dict), READONLY},
+    {"__weaklistoffset__", T_PYSSIZET, offsetof(Step, weak), READONLY},
     {NULL},
 };
 static PyGetSetDef step_getset[] = {
@@ -830,6 +856,7 @@ static PyType_Slot step_slots[] = {
     {Py_tp_descr_get, step_get},     {Py_tp_traverse, step_traverse},
     {Py_tp_clear, step_clear},       {Py_tp_dealloc, step_dealloc},
     {Py_tp_members, step_members},   {Py_tp_getset, step_getset},
+    {Py_tp_methods, step_methods},   {Py_tp_getattro, step_get_attribute},
     {0, NULL},
 };
 static PyType_Spec step_spec = {

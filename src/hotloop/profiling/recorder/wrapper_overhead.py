@@ -16,7 +16,8 @@ from hotloop.profiling.recorder.hooks.state import HookState
 from hotloop.profiling.recorder.hooks.torch import modules
 from hotloop.profiling.recorder.hooks.torch.tensors import syncing
 from hotloop.profiling.recorder.hooks.wrappers import SpansByType, Wrapper, timed_method
-from hotloop.spans.registry import Span, make_counted, tally
+from hotloop.spans.hot_path import Tally
+from hotloop.spans.registry import Span, make_counted
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -44,7 +45,7 @@ def measure_wrappers(state: HookState, rounds: int = 400) -> None:
     )
     base, method, step, quick = _least_ns([(fn, _Env(), 0) for fn in methods], rounds)
     digit = str.isdigit
-    bare, tallied = _least_ns([(fn, "1") for fn in (digit, syncing(digit, tally("probe"), state.quiet))], rounds)
+    bare, tallied = _least_ns([(fn, "1") for fn in (digit, syncing(digit, Tally("probe", 0), state))], rounds)
     empty_ns = _with_ns(idle, rounds)
     state.wrapper_ns.update(
         wrap_ns=max(method - base - (empty_ns if Wrapper is None else 0.0), LEAST_NS),

@@ -241,7 +241,7 @@ _following_forks = False
 def prepare(state: HookState, options: RecordOptions) -> None:
     """Configure hooks for deep samples, before they are installed."""
     # Steps counted in C would not be observed.
-    state.quick_steps = False
+    state.calls_are_seen = True
     if state.depth and options.modules_every:
         state.layers = layers.Layers(state.depth, options.modules_every)
 

@@ -108,7 +108,7 @@ def stepping(fn: Method[S, P, R], spans: SpansByType, state: HookState) -> Metho
     In C if possible: a step of Gymnasium passes through four or five of these.
     """
     python = functools.partial(stepping_in_python, fn, spans, state)
-    if Step is None or not state.quick_steps:
+    if Step is None or state.calls_are_seen:
         return python()
     spans.hook = Hook.QUICK_STEP
     step = Step(fn, spans, functools.partial(tally, state), (_EPISODES, _VECTOR_STEPS, _ENV_STEPS, _FRAMES))

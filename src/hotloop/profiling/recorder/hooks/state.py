@@ -37,8 +37,8 @@ class HookState:
         self.here = Here()
         self.quiet: set[int] = set()
         """Threads whose host syncs are a library's own and are not counted. Nearly always empty."""
-        self.quick_steps = True
-        """Whether steps of library environments may be counted in C, which nothing in Python notices."""
+        self.calls_are_seen = False
+        """Whether each call of a function is followed by `sys.setprofile`, which does not see those made in C."""
         self.layers: Layers | None = None
         """Times the layers of modules, if requested."""
         self.wrapper_ns: dict[str, float] = {}

@@ -75,7 +75,7 @@ def going_back(fn: Callable[P, R], each: Span, state: HookState) -> Callable[P, 
     return timed_function(fn, each, closer=backward)
 
 
-def syncing(fn: Callable[P, R], counter: Tally, quiet: set[int]) -> Callable[P, R]:
+def syncing(fn: Callable[P, R], counter: Tally, state: HookState) -> Callable[P, R]:
     """Count a host sync with a tally, where all tensors are on the CPU.
 
     Nothing else is done here: such calls are many and short. There is no check for torch.compile, to which these
@@ -84,11 +84,11 @@ def syncing(fn: Callable[P, R], counter: Tally, quiet: set[int]) -> Callable[P, 
     Args:
         fn: A method of a tensor.
         counter: Counts it.
-        quiet: Threads that are not counted.
+        state: Of the hooks.
     """
-    if Tallied is None:
-        return syncing_in_python(fn, counter.bump, quiet)
-    return mark(functools.update_wrapper(Tallied(fn, counter, quiet), fn))
+    if Tallied is None or state.calls_are_seen:
+        return syncing_in_python(fn, counter.bump, state.quiet)
+    return mark(functools.update_wrapper(Tallied(fn, counter, state.quiet), fn))
 
 
 @skipped_by_warnings
@@ -192,7 +192,7 @@ def patch_tensor(torch: ModuleType, patches: Patches, state: HookState) -> None:
             each = hook_span(f"Tensor.{name}", Phase.TRANSFER)
             patches.put(tensor, name, syncing_device(fn, counter, each, state.quiet))
         else:
-            patches.put(tensor, name, syncing(fn, tally(counter), state.quiet))
+            patches.put(tensor, name, syncing(fn, tally(counter), state))
     for name in ("to", "cuda") if devices else ():
         if not is_wrapper(getattr(tensor, name)):
             fn = getattr(tensor, name)
