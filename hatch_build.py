@@ -22,6 +22,7 @@ SOURCES = (
     "profiling/recorder/deep/_functions.c",
     "profiling/recorder/_stack_reader.c",
     "profiling/recorder/_call_counter.c",
+    "profiling/recorder/_observer.c",
     "profiling/recorder/hooks/_hooks.c",
     "profiling/recorder/_channel.c",
 )

@@ -233,7 +233,8 @@ close_window(void *Py_UNUSED(nothing))
     return 0;
 }
 
-static CallWindows call_windows = {open_window, close_window};
+static volatile int64_t few_events;
+static Window window = {open_window, close_window, 10000000, &few_events};
 
 static PyMethodDef methods[] = {
     {"start", start, METH_VARARGS, "start(ident): count a thread's calls; False if something else profiles it."},
@@ -257,7 +258,7 @@ PyInit__call_counter(void)
         Py_CLEAR(module);
 #if SUPPORTED
     hot_path = import_hot_path();
-    PyObject *capsule = hot_path ? PyCapsule_New(&call_windows, WINDOWS_CAPSULE, NULL) : NULL;
+    PyObject *capsule = hot_path ? PyCapsule_New(&window, COUNTER_CAPSULE, NULL) : NULL;
     if (module != NULL && (capsule == NULL || PyModule_AddObjectRef(module, "_windows", capsule) < 0))
         Py_CLEAR(module);
     Py_XDECREF(capsule);

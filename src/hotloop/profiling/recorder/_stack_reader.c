@@ -64,6 +64,7 @@
 #define INNERMOST 36 /* frames kept at this end of a deeper stack */
 #define MAX_STEPS 3000
 #define TRIES 4
+#define CLOSELY 1000 /* events between two samples, a microsecond each */
 #define MAX_THREADS 64
 #define MAX_CODES 32768
 #define N_RECENT 1024
@@ -117,9 +118,9 @@ static struct {
     int running, stop;
     int64_t tick_ns;
     HotPath *hot_path;
-    CallWindows *windows;
+    Window *windows[2], *window; /* those there are, in turns; the one that is open */
     Channel *channel;
-    int64_t windows_opened, window_end_ns, rested_ns;
+    int64_t windows_opened, window_end_ns, events_seen, rested_ns;
     PyInterpreterState *interpreter;
     pid_t pid;
     ProcFile syscall_file, schedstat_file;
@@ -606,20 +607,27 @@ read_tallies(int64_t at)
     }
 }
 
-/* Have the main thread open or close a window in which calls are counted. */
+/* Have the main thread open or close a window. */
 static void
 turn_windows(int64_t at)
 {
-    if (the.windows == NULL)
-        return;
-    if (the.window_end_ns && at >= the.window_end_ns) {
-        if (Py_AddPendingCall(the.windows->close, NULL) == 0)
-            the.window_end_ns = 0;
-    } else if (!the.window_end_ns && the.windows_opened < atomic_load(&the.channel->windows_asked)) {
-        the.windows_opened++;
-        if (Py_AddPendingCall(the.windows->open, NULL) == 0)
-            the.window_end_ns = at + WINDOW_NS;
+    if (the.window != NULL && (at >= the.window_end_ns || *the.window->events < 0)) {
+        if (Py_AddPendingCall(the.window->close, NULL) == 0)
+            the.window = NULL;
+    } else if (the.window == NULL && the.windows_opened < atomic_load(&the.channel->windows_asked)) {
+        Window *next = the.windows[the.windows_opened++ % 2];
+        if (next != NULL && Py_AddPendingCall(next->open, NULL) == 0)
+            the.window = next, the.window_end_ns = at + next->length_ns, the.events_seen = 0;
     }
+}
+
+/* Whether so much was watched since the last sample that the code was much slower than usual. */
+static int
+is_watched_closely(void)
+{
+    int64_t events = the.window != NULL ? *the.window->events : 0, fresh = events - the.events_seen;
+    the.events_seen = events;
+    return events < 0 || fresh > CLOSELY;
 }
 
 static void
@@ -685,8 +693,9 @@ run(void *Py_UNUSED(nothing))
         }
         pthread_mutex_unlock(&the.sleeping);
         int64_t rested_ns = atomic_load(&the.channel->rested_ns);
-        if (atomic_load(&the.channel->paused_ns) || atomic_load(&the.channel->resting) || rested_ns != the.rested_ns)
-            memset(the.threads, 0, sizeof the.threads); /* time while paused belongs to no sample */
+        if (atomic_load(&the.channel->paused_ns) || atomic_load(&the.channel->resting) || rested_ns != the.rested_ns
+            || is_watched_closely())
+            memset(the.threads, 0, sizeof the.threads); /* this time belongs to no sample; followed code is slow */
         else
             sample();
         the.rested_ns = rested_ns;
@@ -694,7 +703,7 @@ run(void *Py_UNUSED(nothing))
         atomic_store(&the.channel->sampler_cpu_ns, clock_ns(CLOCK_THREAD_CPUTIME_ID));
         int64_t now = clock_ns(CLOCK_MONOTONIC);
         due += interval_ns();
-        if (the.window_end_ns && due > the.window_end_ns)
+        if (the.window != NULL && due > the.window_end_ns)
             due = the.window_end_ns;
         if (due < now)
             due = now + interval_ns();
@@ -792,10 +801,15 @@ start(PyObject *Py_UNUSED(module), PyObject *args)
         PyErr_SetString(PyExc_RuntimeError, "nothing is recorded yet");
         return NULL;
     }
-    PyObject *counter = PyImport_ImportModule("hotloop.profiling.recorder._call_counter");
-    the.windows = counter ? PyCapsule_Import(WINDOWS_CAPSULE, 0) : NULL;
-    Py_XDECREF(counter);
-    PyErr_Clear(); /* calls are not counted on this version of Python */
+    static const char *capsules[] = {OBSERVER_CAPSULE, COUNTER_CAPSULE};
+    static const char *modules[] = {"hotloop.profiling.recorder._observer", "hotloop.profiling.recorder._call_counter"};
+    for (int i = 0; i < 2; i++) {
+        PyObject *module = PyImport_ImportModule(modules[i]);
+        the.windows[i] = module ? PyCapsule_Import(capsules[i], 0) : NULL;
+        Py_XDECREF(module);
+        PyErr_Clear(); /* there are no windows on this version of Python */
+    }
+    the.window = NULL;
     the.random = (uint64_t)clock_ns(CLOCK_MONOTONIC) | 1;
     the.stop = 0;
     sigset_t all, before;

@@ -35,6 +35,7 @@ class ChannelFeed:
         self.main_ident = main_ident
         self.stats = ProcessStats(self.channel.get("pid"), self, self._gpu, os.path.dirname(os.path.dirname(path)))
         self._window: list[list[str]] = []
+        self._followed = b""
         self._read = self._new_messages()
         self.process: Message = next((each["content"] for each in self._read if each["is"] == "process"), {})
         """The content of `process.json`. Comes through memory because its command line is not redacted yet."""
@@ -71,10 +72,16 @@ class ChannelFeed:
                 self._window.append(fields)
             return None
         if record.startswith(b"W"):
-            amounts = array("q", record[1:])
-            counts = {str(COUNTER_BASE + i): amount for i, amount in enumerate(amounts) if amount}
             rows, self._window = self._window, []
-            return {"is": "calls", "rows": rows, "counts": counts}
+            return {"is": "calls", "rows": rows, "counts": _counts(record[1:])}
+        if record.startswith(b"E"):
+            self._followed += record[1:]
+            return None
+        if record.startswith(b"O"):
+            (whole,), counts = struct.unpack_from("=q", record, 1), _counts(record[9:])
+            rows, self._followed = self._followed, b""
+            # Parts may be missing: there was no room for them.
+            return {"is": "followed", "rows": rows if len(rows) == 8 * whole else b"", "counts": counts}
         return json.loads(record)
 
     def events(self) -> list[ThreadEvents]:
@@ -130,12 +137,16 @@ class ChannelFeed:
         self.channel.set("tick_ns", interval_ns)
 
     def open_window(self) -> None:
-        """Count all calls of the main thread for some milliseconds."""
+        """Follow the main thread or count its calls, in turns, for some milliseconds."""
         self.channel.set("windows_asked", self.channel.get("windows_asked") + 1)
 
     def end(self) -> None:
         """Record nothing more."""
         self.channel.set("has_ended", 1)
+
+
+def _counts(amounts: bytes) -> dict[str, int]:
+    return {str(COUNTER_BASE + i): amount for i, amount in enumerate(array("q", amounts)) if amount}
 
 
 def _code_row(record: bytes) -> CodeRow:

@@ -21,6 +21,7 @@ from hotloop.profiling.recorder.call_tree.threads import Threads
 from hotloop.profiling.recorder.call_tree.tree import codes_of
 from hotloop.profiling.recorder.feed import Feed
 from hotloop.profiling.recorder.messages import Message
+from hotloop.profiling.recorder.observed import Observed
 from hotloop.profiling.recorder.overhead import BLOCK_NS, Governor, Looks, Pace
 from hotloop.profiling.recorder.process_facts import HookTotals, ProcessFacts
 from hotloop.profiling.recorder.record_options import RecordOptions
@@ -63,14 +64,14 @@ class Recorder:
             self._writer.files.create()
         self._threads = Threads()
         self.accounts = self._threads.accounts
-        self.failure = ""  # why the recorder failed; empty if it did not
-        self.ended = False  # because the requested time is over, or because it failed
-        self.paused_ns = 0
-        """Since when nothing is recorded; 0: not paused."""
+        self.failure, self.ended = "", False
+        """Why the recorder failed, "" if it did not; whether that or the requested time ended it."""
+        self.paused_ns = 0  # since when nothing is recorded
         self.facts = ProcessFacts(str(process.get("name", "MainProcess")))
         self._book, self._governor = StackBook(), Governor(options.budget, UNKNOWN_TIGHT_NS)
         self._looks = Looks(options.budget)
         self._calls = CallCounts(options.budget, self._book.is_own) if main and options.hz else None
+        self._observed = Observed() if main and options.hz else None
         self._codes = codes_of([])
 
     def start(self, begin: int) -> None:
@@ -163,6 +164,8 @@ class Recorder:
                     self._writer.printed_timings.receive(each)
                 case "calls" if self._calls is not None:
                     self._calls.add(each, self.facts.counters)
+                case "place" | "followed" if self._observed is not None:
+                    self._observed.add(each, self.facts.counters)
                 case "pause":
                     self.paused_ns = each["at"]
                 case "resume":
@@ -335,7 +338,7 @@ class Recorder:
         else:
             self._windows.write(at, self._writer.tail, self.accounts, self._spent_ns)
         if last or at >= self._totals_at:
-            self._writer.totals(self.accounts, self._calls)
+            self._writer.totals(self.accounts, self._calls, self._observed)
             self._totals_at = at + TOTALS_EVERY_NS
         self._write_state(at, "finished" if last else "running")
 

@@ -25,6 +25,7 @@ from hotloop.notice import notice
 from hotloop.profiling.recorder import rendezvous
 from hotloop.profiling.recorder.device import DeviceTimes, device_memory
 from hotloop.profiling.recorder.messages import Message, counter_message, span_message
+from hotloop.profiling.recorder.own_files import is_own
 from hotloop.profiling.recorder.record_options import RecordOptions
 from hotloop.profiling.recorder.span_cost import tight_loop_ns
 from hotloop.spans import hot_path, registry
@@ -100,10 +101,19 @@ class RemoteRecorder:
         try:
             from hotloop.profiling.recorder import _stack_reader  # pyright: ignore[reportAttributeAccessIssue]
 
+            if self._main:
+                self._observe()
             _stack_reader.start(round(1e9 / self.options.hz))
             self._sampler = _stack_reader
         except (ImportError, AttributeError, OSError):
             pass  # Spans are recorded without samples.
+
+    def _observe(self) -> None:
+        from hotloop.profiling.recorder import _observer  # pyright: ignore[reportAttributeAccessIssue]
+        from hotloop.profiling.recorder.operand_facts import Describer
+
+        if _observer.SUPPORTED:
+            _observer.use(is_own, Describer(self.send))
 
     def _ignore_pauses(self) -> None:
         if self._pauses in gc.callbacks:

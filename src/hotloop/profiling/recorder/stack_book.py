@@ -16,7 +16,7 @@ MAX_STACKS = 20_000
 
 
 @functools.cache
-def _operations() -> list[str]:
+def operation_names() -> list[str]:
     """Return the names of all instructions by number. Those that the interpreter specialised have their plain name."""
     import dis
 
@@ -129,5 +129,5 @@ class StackBook:
             instruction -= UNIT_BYTES
         if not 0 <= instruction < len(instructions):
             return ""
-        name = _operations()[instructions[instruction]]
+        name = operation_names()[instructions[instruction]]
         return "CALL" if name == "PRECALL" else name

@@ -16,6 +16,7 @@ from hotloop.profiling.recorder.call_tree.fold import Folded, Ints
 from hotloop.profiling.recorder.call_tree.thread_totals import SAMPLE_SUMS, Account
 from hotloop.profiling.recorder.feed import NamedSpan
 from hotloop.profiling.recorder.node_names import node_entries
+from hotloop.profiling.recorder.observed import Observed
 from hotloop.profiling.recorder.printed_timings.collect import Book
 from hotloop.profiling.recorder.privacy.redact_text import redacted_strings
 from hotloop.profiling.recorder.record_options import RecordOptions
@@ -101,10 +102,14 @@ class Writer:
         if self.files.created:
             write_sources(self.files.folder / "sources.json", own_files)
 
-    def totals(self, accounts: list[Account], calls: CallCounts | None = None) -> None:
-        """Replace the totals of all nodes, and the timings that the script printed."""
+    def totals(
+        self, accounts: list[Account], calls: CallCounts | None = None, observed: Observed | None = None
+    ) -> None:
+        """Replace the totals of all nodes, what was seen in windows, and the timings that the script printed."""
         if calls is not None:
             calls.write(self.files.folder / "calls.json")
+        if observed is not None:
+            observed.write(self.files.folder / "observed.json")
         rows = [row for account in accounts for row in account.totals_rows()]
         timings = self.printed_timings.content()
         if timings is not None:

@@ -22,8 +22,8 @@ from hotloop.profiling.report.layout import SHORT, heading, near, place
 from hotloop.profiling.report.palette import GROUP_ORDER, colour
 from hotloop.profiling.report.printable import printable_report
 from hotloop.profiling.report.view import Report, TreeRow
-from hotloop.profiling.trace.hot_lines import KIND_NAMES
 from hotloop.profiling.trace.summary import PhaseRow
+from hotloop.profiling.trace.time_kinds import KIND_NAMES
 
 if TYPE_CHECKING:
     from hotloop.profiling.diagnosis.finding import Finding
@@ -142,7 +142,8 @@ def _line_table(report: Report) -> RenderableType:
     for line in report.lines[:LINES_SHOWN]:
         if line.share < LEAST_SHARE:
             break
-        into = f" → {line.callee}" if line.callee else ""
+        given = f"({', '.join(line.operands)})" if line.operands and line.callee else ""
+        into = f" → {line.callee}{given}" if line.callee else ""
         kind = f"{KIND_NAMES.get(line.kind, line.kind)}{into}"
         table.add_row(numbers.percent(line.share), place(line.file, line.line), Text(line.source), Text(kind))
     return Padding(table, (0, 0, 0, 2))

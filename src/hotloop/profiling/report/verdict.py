@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from hotloop import numbers
 from hotloop.profiling.report.layout import place
-from hotloop.profiling.trace.hot_lines import KIND_NAMES, HotLine
+from hotloop.profiling.trace.hot_lines import HotLine
 from hotloop.profiling.trace.summary import Counts, Rate
+from hotloop.profiling.trace.time_kinds import KIND_NAMES
 
 if TYPE_CHECKING:
     from hotloop.profiling.diagnosis.finding import Finding

@@ -18,9 +18,10 @@ from hotloop.profiling.report.verdict import Verdict, make_verdict
 from hotloop.profiling.trace import summary
 from hotloop.profiling.trace.deep import NOTHING, Traced
 from hotloop.profiling.trace.drift import Drift, drift
-from hotloop.profiling.trace.hot_lines import HotFunction, HotLine, hot_functions, hot_lines, kind_shares
+from hotloop.profiling.trace.hot_lines import HotFunction, HotLine, hot_functions, hot_lines
 from hotloop.profiling.trace.model import Memory, Node, Overhead, Process, State, Thread, Trace
 from hotloop.profiling.trace.summary import Counts, PhaseRow, Rate, SpanRow
+from hotloop.profiling.trace.time_kinds import Kinds
 
 if TYPE_CHECKING:
     from hotloop.profiling.diagnosis.finding import Finding
@@ -195,7 +196,7 @@ def build(trace: Trace, findings: Sequence[Finding]) -> Report:
         verdict=make_verdict(trace.wall_s, summary.counts(trace), summary.rates(trace), findings, lines),
         lines=lines,
         functions=tuple(hot_functions(trace)[:HOTTEST]),
-        kinds=kind_shares(trace.thread.samples),
+        kinds=Kinds(trace, trace.thread).shares(trace.thread.samples),
         processes=tuple(_processes(trace)),
         rss_bytes=int(memory.rss_bytes[-1]) if len(memory.rss_bytes) else 0,
         peak_rss_bytes=int(memory.rss_bytes.max(initial=0)),

@@ -7,25 +7,14 @@ library call counts for the line of the user's code that makes it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.model import Frame, Sample, Thread, Trace
+from hotloop.profiling.trace.reading.json_schemas import ObservedPlace
 from hotloop.profiling.trace.source_text import SourceText, module_of
-
-KIND_NAMES: dict[str, str] = {
-    "interpreter": "Python",
-    "native": "native call",
-    "torch_dispatch": "small torch operations",
-    "torch_compute": "large torch operations",
-    "memory": "memory",
-    "gc": "garbage collection",
-    "wait": "waiting",
-    "io": "files",
-    "starved": "no core free",
-}
-"""What a report calls each kind of time."""
+from hotloop.profiling.trace.time_kinds import Kinds, place_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +27,13 @@ class HotLine:
     source: str
     phase: str
     kind: str
-    """One of `KIND_NAMES`: the largest part of its time."""
+    """One of `time_kinds.KIND_NAMES`: the largest part of its time."""
     callee: str | None
     """The call that takes the largest part of its time; None if that is no call."""
     expression: str
     """The expression that takes the largest part of its time; "" if unknown."""
+    operands: tuple[str, ...]
+    """Types and shapes of what that expression works on; empty if it was not observed."""
     share: float
     """Of the main thread's time."""
     per_env_step: float | None
@@ -78,7 +69,8 @@ def hot_lines(trace: Trace, thread: Thread | None = None) -> list[HotLine]:
         by_line.setdefault((frame.file, frame.line), []).append(sample)
     phases = {node.id: node.phase for node in (thread or trace.thread).nodes}
     calls = _Calls(trace, thread is None or thread is trace.thread)
-    lines = [_line(each, phases, trace.sources, whole, calls) for each in by_line.values()] if whole else []
+    kinds = Kinds(trace, thread or trace.thread)
+    lines = [_line(each, phases, trace.sources, whole, calls, kinds) for each in by_line.values()] if whole else []
     return sorted(lines, key=lambda line: (-line.share, line.file, line.line))
 
 
@@ -165,15 +157,20 @@ def _line(
     sources: Mapping[str, SourceText],
     whole: int,
     calls: _Calls,
+    kinds_of: Kinds,
 ) -> HotLine:
     frame = line_of(samples[0].stack)
     source = sources.get(frame.file)
     kinds, callees, expressions, phase = Counter[str](), Counter[str | None](), Counter[str](), Counter[Phase]()
+    operands = Counter[tuple[str, ...]]()
     for sample in samples:
-        kinds.update(kinds_of(sample))
-        callees[callee_of(sample.stack, source)] += sample.seen_ns
+        innermost = line_of(sample.stack)
+        seen = kinds_of.observed.at(place_of(innermost), innermost.operation)
+        kinds.update(kinds_of.divide(sample))
+        callees[callee_of(sample.stack, source, seen)] += sample.seen_ns
+        operands[seen.operands if seen is not None else ()] += sample.seen_ns
         if source is not None:
-            expression = source.expression(line_of(sample.stack))
+            expression = source.expression(innermost)
             expressions[expression] += sample.seen_ns if expression else 0
         # Samples without a part of the node's time may have been inside of spans that were switched off.
         phase[phases.get(sample.node, Phase.OWN)] += sample.wall_ns
@@ -188,6 +185,7 @@ def _line(
         kind=_largest(kinds),
         callee=callee,
         expression=_largest(expressions) if expressions else "",
+        operands=_largest(operands),
         share=sum(sample.seen_ns for sample in samples) / whole,
         per_env_step=calls.per_env_step(made),
         per_update=calls.per_update(made),
@@ -196,22 +194,16 @@ def _line(
     )
 
 
-def kinds_of(sample: Sample) -> dict[str, int]:
-    """Divide the time of a sample by kind, in ns."""
-    seen, whole = sample.seen, sample.seen_ns
-    found = {"gc": seen.gc_ns, "wait": seen.wait_ns, "io": seen.io_ns, "starved": seen.starved_ns}
-    rest = max(whole - sum(found.values()), 0)
-    return found | {_computing_kind(sample.stack): rest}
+def callee_of(stack: tuple[Frame, ...], source: SourceText | None, seen: ObservedPlace | None = None) -> str | None:
+    """Return what the innermost own line of a stack was calling; None if nothing, or if it is not known.
 
-
-def _computing_kind(stack: tuple[Frame, ...]) -> str:
-    """Tell a native call from the interpreter's own work by the instruction that is executing."""
-    operation = stack[0].operation if stack else ""
-    return "native" if operation.startswith(("CALL", "CONTAINS_OP")) else "interpreter"
-
-
-def callee_of(stack: tuple[Frame, ...], source: SourceText | None) -> str | None:
-    """Return what the innermost own line of a stack was calling; None if nothing, or if it is not known."""
+    Args:
+        stack: The stack.
+        source: Of the file of this line.
+        seen: The instruction that was executing there, if it was observed.
+    """
+    if seen is not None and seen.callee:
+        return seen.callee.removeprefix("__main__.")
     for i, frame in enumerate(stack):
         if frame.own:
             if i:
@@ -223,12 +215,3 @@ def callee_of(stack: tuple[Frame, ...], source: SourceText | None) -> str | None
 def _largest(sums: Counter):
     """Return the key with the largest sum; of equal ones the first by name, so that reports do not vary."""
     return max(sums, key=lambda key: (sums[key], str(key)))
-
-
-def kind_shares(samples: Iterable[Sample]) -> dict[str, float]:
-    """Return the share of each kind of time, largest first."""
-    sums = Counter[str]()
-    for sample in samples:
-        sums.update(kinds_of(sample))
-    whole = sum(sums.values())
-    return {kind: ns / whole for kind, ns in sums.most_common() if ns}

@@ -16,6 +16,7 @@ from hotloop.profiling.trace.deep import Pace, build_traced
 from hotloop.profiling.trace.drift import BLOCKS, cut
 from hotloop.profiling.trace.liveness import state_of
 from hotloop.profiling.trace.model import UNENDED, Process, State, Trace
+from hotloop.profiling.trace.observed import Observed
 from hotloop.profiling.trace.reading import limits
 from hotloop.profiling.trace.reading.json_schemas import Manifest, ProcessRecord
 from hotloop.profiling.trace.reading.open_files import Budget, Malformed
@@ -27,6 +28,7 @@ from hotloop.profiling.trace.reading.run_files import (
     read_claims,
     read_looks,
     read_manifest,
+    read_observed,
     read_process,
     read_record,
     read_sources,
@@ -76,7 +78,8 @@ def load(path: str | Path) -> Trace:
     looks, looks_damage = read_looks(folder, budget)
     sources, sources_damage = read_sources(folder, budget)
     calls, calls_damage = read_calls(folder, budget)
-    missing = [*damage, *claims_damage, *looks_damage, *sources_damage, *calls_damage]
+    observed, observed_damage = read_observed(folder, budget)
+    missing = [*damage, *claims_damage, *looks_damage, *sources_damage, *calls_damage, *observed_damage]
     if why := manifest.recorder_failed:
         missing.insert(0, f"the recorder stopped before the script did ({why}): what came after is missing")
     unread = [f"timings that the script printed were not read ({claimed.failed})"] if claimed.failed else []
@@ -99,6 +102,7 @@ def load(path: str | Path) -> Trace:
         missing=tuple(missing),
         sources=sources,
         calls=calls,
+        observed=Observed(observed),
         unix_offset_ns=main.process.wall_ns - main.process.clock_ns,
     )
     return _with_stretches(trace, main)

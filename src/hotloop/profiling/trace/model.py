@@ -20,6 +20,7 @@ from hotloop.json_types import JsonObject
 from hotloop.phases import Phase
 from hotloop.profiling.trace.deep import NOTHING as NOTHING_TRACED
 from hotloop.profiling.trace.deep import Traced
+from hotloop.profiling.trace.observed import Observed
 from hotloop.profiling.trace.printed_timings import NOTHING as NOTHING_CLAIMED
 from hotloop.profiling.trace.printed_timings import Claims
 from hotloop.profiling.trace.reading.decode import decode
@@ -317,6 +318,8 @@ class Trace:
     """What could not be recorded or read, one reason per entry."""
     calls: CallsRecord = field(default_factory=CallsRecord)
     """Calls counted in short windows of the loop."""
+    observed: Observed = field(default_factory=Observed)
+    """What was seen while the main thread was followed in short windows."""
     sources: Mapping[str, SourceText] = field(default_factory=dict)
     """The user's files by path, as they were when the run was recorded."""
     unix_offset_ns: int | None = None

@@ -36,6 +36,7 @@ RECORDS = (
     "layers.json",
     "sources.json",
     "calls.json",
+    "observed.json",
 )
 OWN_NAMES = frozenset(f"{name}{ending}" for name in (*TABLES, *RECORDS) for ending in ("", ".part"))
 FOLDER = re.compile(r"\d+-\d{9}")

@@ -9,7 +9,9 @@ from hotloop.profiling.trace.hot_lines import HotLine
 from hotloop.profiling.trace.summary import Counts, Rate
 
 RATES = {f"{name}_per_s": Rate(100, 100, 90, 110, 100) for name in ("env_steps", "frames", "updates", "episodes")}
-LINE = HotLine("/a/train.py", 7, "play", "rank(moves)", "own code", "native", "sorted", "", 0.75, None, None, True, 9)
+LINE = HotLine(
+    "/a/train.py", 7, "play", "rank(moves)", "own code", "native", "sorted", "", (), 0.75, None, None, True, 9
+)
 
 
 def counts(env_steps: int = 10, updates: int = 0) -> Counts:

@@ -8,9 +8,10 @@ import pytest
 from tests.traces import gap, make_trace, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.trace.hot_lines import hot_functions, hot_lines, kind_shares
+from hotloop.profiling.trace.hot_lines import hot_functions, hot_lines
 from hotloop.profiling.trace.model import Frame, Sample, Seen, Trace
 from hotloop.profiling.trace.source_text import SourceText, digest_of, module_of
+from hotloop.profiling.trace.time_kinds import Kinds
 
 SOURCE = """\
 import numpy as np
@@ -96,7 +97,7 @@ def test_the_kind_of_time_is_its_largest_part():
         samples = tuple(replace(each, seen=times) for each in trace.thread.samples)
         thread = replace(trace.thread, samples=samples)
         assert hot_lines(trace, thread)[0].kind == kind
-        assert sum(kind_shares(samples).values()) == pytest.approx(1.0)
+        assert sum(Kinds(trace, thread).shares(samples).values()) == pytest.approx(1.0)
 
 
 def test_a_search_is_a_native_call_and_a_loop_is_not():
@@ -148,10 +149,11 @@ def test_a_library_file_is_named_as_a_module(file, module):
 
 def test_nothing_sampled_is_no_lines():
     empty = make_trace([gap("(a → b)", Phase.OWN, 1.0)])
-    assert hot_lines(empty) == [] and hot_functions(empty) == [] and kind_shares([]) == {}
+    assert hot_lines(empty) == [] and hot_functions(empty) == [] and Kinds(empty, empty.thread).shares(()) == {}
     assert Sample(0, (), 1, 5, 5).seen_ns == 5
 
 
 def test_a_sample_without_a_stack_has_a_kind():
     """Regression: explain failed on samples whose stack was not kept."""
-    assert kind_shares([Sample(0, (), 1, 5, 5)]) == {"interpreter": 1.0}
+    empty = make_trace([gap("(a → b)", Phase.OWN, 1.0)])
+    assert Kinds(empty, empty.thread).shares((Sample(0, (), 1, 5, 5),)) == {"interpreter": 1.0}

@@ -18,6 +18,8 @@ Written = Literal["running", "finished", "failed", "interrupted"]
 LookState = Literal["waiting", "looking", "done", "cut", "none"]
 Place = tuple[str, Index]
 """File and line."""
+Column = Annotated[int, Between(-1, limits.ROWS)]
+"""A column or line; -1 if it is not known."""
 Parent = Annotated[int, Between(-1, limits.ROWS)]
 Ratio = Annotated[float, Between(1, 1_000)]
 
@@ -50,6 +52,42 @@ class CallsRecord:
     counts: Mapping[str, Count] = field(default_factory=dict)
     lines: tuple[LineCalls, ...] = ()
     functions: tuple[FunctionCalls, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedPlace:
+    """An instruction that ran while the main thread was followed, in `observed.json`."""
+
+    id: Index
+    file: str
+    function: str
+    first_line: Index
+    line: Index
+    end_line: Column
+    column: Column
+    end_column: Column
+    operation: str
+    callee: str
+    """What it calls, by its full name; "" if it calls nothing."""
+    operands: tuple[str, ...]
+    """Types, lengths and shapes of what it worked on when it was first seen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedWindow:
+    """What happened while the main thread was followed, in `observed.json`."""
+
+    counts: Mapping[str, Count] = field(default_factory=dict)
+    rows: tuple[str, ...] = ()
+    """Place, frame, number of operands, the operands and the results: all as numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedRecord:
+    """`observed.json`: what was seen while the main thread was followed through its own code."""
+
+    places: tuple[ObservedPlace, ...] = ()
+    windows: tuple[ObservedWindow, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

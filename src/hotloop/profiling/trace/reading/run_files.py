@@ -27,6 +27,7 @@ from hotloop.profiling.trace.reading.json_schemas import (
     LayersRecord,
     LookRecord,
     Manifest,
+    ObservedRecord,
     ProcessRecord,
     SourcesRecord,
     StateRecord,
@@ -178,6 +179,12 @@ def read_calls(run: Path, budget: Budget | None = None) -> tuple[CallsRecord, li
     """Return the calls that were counted in the main process, and what could not be read."""
     records, damage = read_records(CallsRecord, run, "calls.json", budget)
     return records[0] if records else CallsRecord(), damage
+
+
+def read_observed(run: Path, budget: Budget | None = None) -> tuple[ObservedRecord, list[str]]:
+    """Return what was seen while the main thread was followed, and what could not be read."""
+    records, damage = read_records(ObservedRecord, run, "observed.json", budget)
+    return records[0] if records else ObservedRecord(), damage
 
 
 def read_sources(run: Path, budget: Budget | None = None) -> tuple[dict[str, SourceText], list[str]]:
