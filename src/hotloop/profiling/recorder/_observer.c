@@ -10,6 +10,7 @@
 #include <Python.h>
 #include <frameobject.h>
 #include <opcode.h>
+#include <pthread.h>
 #include <stdint.h>
 #include "../../spans/hot_path.h"
 #include "windows.h"
@@ -19,6 +20,8 @@
 #define Py_BUILD_CORE 1
 #undef _PyGC_FINALIZED /* defined again by the headers below */
 #include <internal/pycore_frame.h>
+#include <internal/pycore_interp.h>
+#include <internal/pycore_runtime.h>
 #undef Py_BUILD_CORE
 #else
 #define SUPPORTED 0
@@ -32,12 +35,14 @@
 #define MOST_OPERANDS 8
 #define CHUNK_INTS 8000
 #define MAX_EVENTS 12000 /* they take about a microsecond each, those of libraries included */
+#define RESERVED (RING_BYTES / 4) /* room that is left for other messages */
 enum { FUNCTION = 0 }; /* in place of an operation: a function begins, with these arguments */
+enum { OURS = 2 }; /* in `f_trace_opcodes`: set here, and the frame had no settings of its own before */
 
 typedef struct {
     PyCodeObject *code; /* owned; NULL: the slot is free */
     PyObject *bytes;    /* owned: the instructions as they were compiled */
-    int own;
+    int own, sets_trace;
 } Code;
 
 typedef struct {
@@ -58,7 +63,7 @@ static Code codes[MAX_CODES];
 static Place places[MAX_PLACES];
 static Open frames[MAX_FRAMES];
 static int64_t rows[MAX_INTS];
-static int n_codes, n_ints, open_frames;
+static int n_codes, n_ints, open_frames, is_full;
 static int32_t n_places, n_frames;
 static PyThreadState *followed; /* the thread of a window that is open */
 static PyObject *is_own, *describe;
@@ -74,6 +79,32 @@ hash_of(const void *a, uint64_t b, const void *c)
     return hash ^ hash >> 32;
 }
 
+/* Call a function of ours while neither signal handlers nor pending calls run, which belong to the script and could raise:
+   they run on the main thread only, and for this time no thread is that. */
+static PyObject *
+call_undisturbed(PyObject *function, PyObject *args)
+{
+    struct _ceval_state *eval = &PyInterpreterState_Get()->ceval;
+    unsigned long main_thread = _PyRuntime.main_thread;
+    _PyRuntime.main_thread = 0;
+    PyObject *result = args ? PyObject_CallObject(function, args) : NULL;
+    _PyRuntime.main_thread = main_thread;
+    if (_Py_atomic_load_relaxed(&_PyRuntime.ceval.signals_pending) || _Py_atomic_load_relaxed(&eval->pending.calls_to_do))
+        _Py_atomic_store_relaxed(&eval->eval_breaker, 1);
+    Py_XDECREF(args);
+    return result;
+}
+
+/* Whether code may set a trace function: it, or the debugger that it starts, must find frames as they were. */
+static int
+sets_trace(PyCodeObject *code)
+{
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(code->co_names); i++)
+        if (_PyUnicode_EqualToASCIIString(PyTuple_GET_ITEM(code->co_names, i), "settrace"))
+            return 1;
+    return 0;
+}
+
 static Code *
 code_of(PyCodeObject *code)
 {
@@ -83,14 +114,14 @@ code_of(PyCodeObject *code)
             return slot;
     if (n_codes >= MAX_CODES / 2)
         return NULL;
-    PyObject *own = PyObject_CallOneArg(is_own, code->co_filename);
+    PyObject *own = call_undisturbed(is_own, PyTuple_Pack(1, code->co_filename));
     PyObject *bytes = own == Py_True ? PyCode_GetCode(code) : NULL;
     int keep = own != NULL && (own != Py_True || bytes != NULL);
     Py_XDECREF(own);
     if (!keep)
         return NULL;
     n_codes++;
-    *slot = (Code){(PyCodeObject *)Py_NewRef(code), bytes, bytes != NULL};
+    *slot = (Code){(PyCodeObject *)Py_NewRef(code), bytes, bytes != NULL, sets_trace(code)};
     return slot;
 }
 
@@ -138,17 +169,22 @@ place_of(Code *code, int instruction, int operation, void *callee, PyObject **op
     for (; slot->code != NULL; slot = slot + 1 < places + MAX_PLACES ? slot + 1 : places)
         if (slot->code == code->code && slot->instruction == instruction && slot->callee == callee)
             return slot->number;
-    if (n_places >= MAX_PLACES / 2)
+    if (n_places >= MAX_PLACES / 2 || is_full)
         return -1;
+    ByteRing *ring = &hot_path->channel()->messages;
+    if (RING_BYTES - (ring->written - ring->taken) < RESERVED) {
+        is_full = 1;
+        return -1;
+    }
     PyObject *list = PyTuple_New(n);
     for (int i = 0; list != NULL && i < n; i++)
         PyTuple_SET_ITEM(list, i, Py_NewRef(operands[i] ? operands[i] : Py_None));
-    PyObject *done = list ? PyObject_CallFunction(describe, "iOiiO", n_places, code->code, instruction, operation, list) : NULL;
-    int sent = done != NULL && PyObject_IsTrue(done) == 1;
+    PyObject *args = list ? Py_BuildValue("(iOiiN)", n_places, code->code, instruction, operation, list) : NULL;
+    PyObject *done = call_undisturbed(describe, args);
+    is_full = done != Py_True;
     Py_XDECREF(done);
-    Py_XDECREF(list);
     PyErr_Clear();
-    if (!sent)
+    if (is_full)
         return -1;
     *slot = (Place){code->code, callee, instruction, n_places};
     return n_places++;
@@ -192,8 +228,10 @@ see_instruction(Open *open, _PyInterpreterFrame *frame, int at, int depth)
     if (at + 1 >= PyBytes_GET_SIZE(open->code->bytes))
         return;
     int operation = bytes[at], argument = bytes[at + 1];
-    if (at >= 2 && bytes[at - 2] == EXTENDED_ARG)
-        argument |= bytes[at - 1] << 8;
+    while (operation == EXTENDED_ARG && at + 3 < PyBytes_GET_SIZE(open->code->bytes)) {
+        at += 2; /* there is no event for the instruction that it belongs to */
+        operation = bytes[at], argument = argument << 8 | bytes[at + 1];
+    }
     PyObject **top = &frame->localsplus[frame->stacktop], *taken[MOST_OPERANDS] = {NULL};
     int n = 0, first = 0, results = 1;
     void *callee = NULL;
@@ -265,6 +303,14 @@ see_results(Open *open, _PyInterpreterFrame *frame, int at, int depth)
     open->results = 0;
 }
 
+/* The value of a local variable, which lies in a cell if functions within this one use it. */
+static PyObject *
+value_of(PyCodeObject *code, PyObject *local, int i)
+{
+    int in_cell = _PyLocals_GetKind(code->co_localspluskinds, i) & CO_FAST_CELL;
+    return in_cell && local != NULL && PyCell_Check(local) ? PyCell_GET(local) : local;
+}
+
 static void
 see_call(Open *open, _PyInterpreterFrame *frame)
 {
@@ -273,41 +319,93 @@ see_call(Open *open, _PyInterpreterFrame *frame)
     n = n < MOST_OPERANDS ? n : MOST_OPERANDS;
     PyObject *taken[MOST_OPERANDS];
     for (int i = 0; i < n; i++)
-        taken[i] = frame->localsplus[i];
+        taken[i] = value_of(code, frame->localsplus[i], i);
     add_row(open, -1, FUNCTION, NULL, taken, n, 0);
 }
 
+/* Frames with settings of a debugger are left as they are. */
 static void
-trace_frame(PyFrameObject *frame, int on, int own)
+trace_frame(PyFrameObject *frame, int own)
 {
-    frame->f_trace_opcodes = (char)(on && own);
-    frame->f_trace_lines = (char)!on;
+    if (frame->f_trace_lines == 1 && frame->f_trace_opcodes == 0)
+        frame->f_trace_opcodes = own ? OURS : 0, frame->f_trace_lines = 0;
 }
 
 static void
-trace_open_frames(int on)
+restore_frame(PyFrameObject *frame)
+{
+    if (frame->f_trace_lines == 0 && (frame->f_trace_opcodes == 0 || frame->f_trace_opcodes == OURS))
+        frame->f_trace_opcodes = 0, frame->f_trace_lines = 1;
+}
+
+/* Call a function for each frame of this thread, from the innermost; stop when it returns 0. Return whether none did. */
+static int
+each_frame(int (*visit)(PyFrameObject *))
 {
     PyFrameObject *frame = PyEval_GetFrame();
     Py_XINCREF(frame);
-    while (frame != NULL) {
-        Code *code = on ? code_of(frame->f_frame->f_code) : NULL;
-        PyErr_Clear();
-        trace_frame(frame, on, code != NULL && code->own);
+    int all = 1;
+    while (frame != NULL && all) {
+        all = visit(frame);
         PyFrameObject *back = PyFrame_GetBack(frame);
         Py_DECREF(frame);
         frame = back;
     }
+    Py_XDECREF(frame);
+    PyErr_Clear();
+    return all;
+}
+
+static int
+may_be_followed(PyFrameObject *frame)
+{
+    return !sets_trace(frame->f_frame->f_code);
+}
+
+static int
+begin_frame(PyFrameObject *frame)
+{
+    Code *code = code_of(frame->f_frame->f_code);
+    PyErr_Clear();
+    trace_frame(frame, code != NULL && code->own);
+    return 1;
+}
+
+static int
+end_frame(PyFrameObject *frame)
+{
+    restore_frame(frame);
+    return 1;
+}
+
+static int on_event(PyObject *, PyFrameObject *, int, PyObject *);
+
+/* Follow the thread no longer. What was seen so far is sent when the window is closed. */
+static void
+end_following(void)
+{
+    PyThreadState *state = PyThreadState_Get();
+    if (state->c_tracefunc == on_event && _PyEval_SetTrace(state, NULL, NULL) < 0)
+        PyErr_Clear();
+    each_frame(end_frame);
+    events = -1;
 }
 
 static int
 on_event(PyObject *Py_UNUSED(nothing), PyFrameObject *frame, int what, PyObject *Py_UNUSED(arg))
 {
     _PyInterpreterFrame *here = frame->f_frame;
+    Channel *channel = hot_path->channel();
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
-    Open *open = frame_of(here, what != PyTrace_RETURN);
-    if (what == PyTrace_CALL) {
-        trace_frame(frame, 1, open != NULL);
+    int over = followed != PyThreadState_Get() || channel->stopped_ns || channel->paused_ns;
+    Code *begun = what == PyTrace_CALL && !over ? code_of(here->f_code) : NULL;
+    over = over || (begun != NULL && begun->sets_trace);
+    Open *open = over ? NULL : frame_of(here, what != PyTrace_RETURN);
+    if (what == PyTrace_RETURN)
+        restore_frame(frame);
+    if (what == PyTrace_CALL && !over) {
+        trace_frame(frame, open != NULL);
         if (open != NULL && here->owner != FRAME_OWNED_BY_GENERATOR)
             see_call(open, here);
     } else if (open != NULL && what == PyTrace_OPCODE) {
@@ -315,14 +413,14 @@ on_event(PyObject *Py_UNUSED(nothing), PyFrameObject *frame, int what, PyObject 
         int depth = here->stacktop - here->f_code->co_nlocalsplus;
         see_results(open, here, at, depth);
         see_instruction(open, here, at, depth);
-    } else if (open != NULL && what == PyTrace_RETURN)
+    } else if (open != NULL && what == PyTrace_EXCEPTION)
+        open->results = 0;
+    else if (open != NULL && what == PyTrace_RETURN)
         forget_frame(open);
+    if (over || ++events > MAX_EVENTS || n_ints > MAX_INTS - 32)
+        end_following();
     PyErr_Clear();
     PyErr_Restore(kind, error, trace);
-    if ((++events > MAX_EVENTS || n_ints > MAX_INTS - 32) && followed != NULL) {
-        _PyEval_SetTrace(followed, NULL, NULL);
-        events = -1;
-    }
     return 0;
 }
 
@@ -331,18 +429,20 @@ open_window(void *Py_UNUSED(nothing))
 {
     Channel *channel = hot_path->channel();
     PyThreadState *state = PyThreadState_Get();
-    if (channel == NULL || channel->stopped_ns || describe == NULL || followed != NULL || state->c_profilefunc
-        || state->c_tracefunc)
+    if (channel == NULL || channel->stopped_ns || channel->paused_ns || describe == NULL || followed != NULL
+        || state->c_profilefunc || state->c_tracefunc || !each_frame(may_be_followed))
         return 0;
     memcpy(totals_before, channel->totals, sizeof totals_before);
     memset(frames, 0, sizeof frames);
-    n_ints = open_frames = 0;
+    n_ints = open_frames = is_full = 0;
     events = 0;
-    trace_open_frames(1);
-    if (_PyEval_SetTrace(state, on_event, NULL) < 0)
+    followed = state;
+    each_frame(begin_frame);
+    if (_PyEval_SetTrace(state, on_event, NULL) < 0) {
         PyErr_Clear();
-    else
-        followed = state;
+        each_frame(end_frame);
+        followed = NULL;
+    }
     return 0;
 }
 
@@ -354,26 +454,34 @@ close_window(void *Py_UNUSED(nothing))
         return 0;
     PyObject *kind, *error, *trace;
     PyErr_Fetch(&kind, &error, &trace);
-    if (followed->c_tracefunc == on_event && _PyEval_SetTrace(followed, NULL, NULL) < 0)
-        PyErr_Clear();
+    end_following();
     followed = NULL;
-    trace_open_frames(0);
+    events = 0; /* else the next window would be closed at once */
     int64_t amounts[MAX_COUNTERS];
     for (int i = 0; i < MAX_COUNTERS; i++)
         amounts[i] = channel->totals[i] - totals_before[i];
-    for (int at = 0; at < n_ints; at += CHUNK_INTS) {
+    ByteRing *ring = &channel->messages;
+    int fits = RING_BYTES - (ring->written - ring->taken) >= RESERVED + n_ints * (int64_t)sizeof rows[0];
+    for (int at = 0; at < n_ints && fits; at += CHUNK_INTS) {
         int n = n_ints - at < CHUNK_INTS ? n_ints - at : CHUNK_INTS;
         const void *parts[] = {"E", rows + at};
         int32_t sizes[] = {1, n * (int32_t)sizeof rows[0]};
-        ring_put(&channel->messages, parts, sizes, 2);
+        ring_put(ring, parts, sizes, 2);
     }
     int64_t whole = n_ints;
     const void *parts[] = {"O", &whole, amounts};
     int32_t sizes[] = {1, sizeof whole, sizeof amounts};
-    ring_put(&channel->messages, parts, sizes, 3);
+    ring_put(ring, parts, sizes, 3);
     PyErr_Clear();
     PyErr_Restore(kind, error, trace);
     return 0;
+}
+
+/* In a forked child nobody closes the window: the next event ends it. */
+static void
+after_fork(void)
+{
+    followed = NULL;
 }
 
 static PyObject *
@@ -382,12 +490,16 @@ use(PyObject *Py_UNUSED(module), PyObject *args)
     PyObject *own, *describer;
     if (!PyArg_ParseTuple(args, "OO", &own, &describer))
         return NULL;
+    if (followed != NULL) /* of a recording that has ended */
+        end_following();
+    followed = NULL;
     Py_XSETREF(is_own, Py_NewRef(own));
     Py_XSETREF(describe, Py_NewRef(describer));
     for (Code *each = codes; each < codes + MAX_CODES; each++) {
         Py_CLEAR(each->code);
         Py_CLEAR(each->bytes);
     }
+    memset(frames, 0, sizeof frames);
     memset(places, 0, sizeof places);
     n_codes = n_places = n_frames = 0;
     Py_RETURN_NONE;
@@ -438,6 +550,7 @@ PyInit__observer(void)
     if (module != NULL && (capsule == NULL || PyModule_AddObjectRef(module, "_windows", capsule) < 0))
         Py_CLEAR(module);
     Py_XDECREF(capsule);
+    pthread_atfork(NULL, NULL, after_fork);
 #endif
     return module;
 }
