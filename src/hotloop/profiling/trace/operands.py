@@ -7,7 +7,7 @@ import math
 import re
 from dataclasses import dataclass
 
-ITEM_BYTES = {"bool": 1, "complex64": 8, "complex128": 16, "bfloat16": 2}
+ITEM_BYTES = {"bool": 1, "object": 8}
 _SEQUENCE = re.compile(r"(list|tuple|set|frozenset|deque) of (\d+) × (.*)", re.DOTALL)
 _BLOCK = re.compile(r"(array|tensor) (\S+) \[([\d, ]*)\](.*)", re.DOTALL)
 
@@ -46,7 +46,7 @@ def item_bytes(dtype: str) -> int:
     """Return the size of a number of this type; 4 if it is unknown."""
     if dtype in ITEM_BYTES:
         return ITEM_BYTES[dtype]
-    bits = re.search(r"\d+$", dtype)
+    bits = re.search(r"\d+", dtype)  # the first: "float8_e4m3fn"
     return max(int(bits.group()[:3]) // 8, 1) if bits else 4
 
 

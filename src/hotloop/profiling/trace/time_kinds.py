@@ -65,18 +65,19 @@ class Kinds:
         operands = operands_of(place)
         callee = place.callee if place is not None else ""
         if any(each.form == "tensor" for each in operands) or callee.startswith("torch.") or _in_torch(top):
-            return self._torch_kind(node, callee, max((each.nbytes for each in operands), default=0))
+            nbytes = max((each.nbytes for each in operands), default=0)
+            return self._torch_kind(node, callee, nbytes, place is not None)
         if any(each.form == "array" for each in operands):
             return "memory" if sum(each.nbytes for each in operands) >= LARGE_BYTES else "native"
         return "native" if top.operation.startswith(("CALL", "CONTAINS_OP")) else "interpreter"
 
-    def _torch_kind(self, node: Node | None, callee: str, nbytes: int) -> str:
+    def _torch_kind(self, node: Node | None, callee: str, nbytes: int, observed: bool) -> str:
         reached = self.reached_flops(node)
         if reached and self._peak:
             return "torch_compute" if reached >= BUSY * self._peak else "torch_dispatch"
         if nbytes < LARGE_BYTES:
             # Without operands and FLOPs nothing is known of a library's operations but how long they take together.
-            return "torch_dispatch" if callee or (node is not None and 0 < node.mean_ns < SHORT_NS) else "native"
+            return "torch_dispatch" if observed or (node is not None and 0 < node.mean_ns < SHORT_NS) else "native"
         return "torch_compute" if any(part in callee for part in PRODUCTS) else "memory"
 
 

@@ -10,6 +10,8 @@ from tests.traces import gap, make_trace, seen
 from hotloop.phases import Phase
 from hotloop.profiling.trace.hot_lines import hot_functions, hot_lines
 from hotloop.profiling.trace.model import Frame, Sample, Seen, Trace
+from hotloop.profiling.trace.observed import Observed
+from hotloop.profiling.trace.reading.json_schemas import ObservedPlace, ObservedRecord
 from hotloop.profiling.trace.source_text import SourceText, digest_of, module_of
 from hotloop.profiling.trace.time_kinds import Kinds
 
@@ -145,6 +147,15 @@ def test_an_edited_file_is_noticed(tmp_path):
 )
 def test_a_library_file_is_named_as_a_module(file, module):
     assert module_of(file) == module
+
+
+def test_operands_and_the_callee_are_those_that_were_observed(trace):
+    columns, operands = (STACK.column, STACK.end_column), ("list of 32 × array uint8 [9]",)
+    place = ObservedPlace(3, FILE, "batch", 5, 7, 7, *columns, "CALL", "numpy.stack", operands)
+    observed = Observed(ObservedRecord((place,)))
+    lines = {line.line: line for line in hot_lines(replace(trace, observed=observed))}
+    assert (lines[7].callee, lines[7].operands) == ("numpy.stack", operands)
+    assert (lines[6].callee, lines[6].operands) == ("random.sample", ())
 
 
 def test_nothing_sampled_is_no_lines():
