@@ -95,6 +95,17 @@ while time.time() < until:
     optimiser.step()
     print(f"  forward: {0.5:.2f} ms")
 """
+OBSERVED = {
+    "places": [
+        {
+            "id": i, "file": "plain.py", "function": "f", "first_line": 1, "line": i, "end_line": i, "column": 0,
+            "end_column": 9, "operation": "CALL", "callee": "torch.stack", "operands": ["list of 9 × tensor int8 [2]"],
+        }
+        for i in range(1, 20)
+    ],
+    "windows": [{"counts": {"env_steps": 7}, "rows": ["3 1 2 5 6 7", "4 1 1 7 8"]}] * 3,
+}  # fmt: skip
+"""As a recorder on any version of Python would write it, had it followed the main thread."""
 RECORDED = (
     ("plain", PLAIN, ()),
     ("workers", WORKERS, ()),
@@ -129,6 +140,7 @@ def _script_long_run(folder: Path) -> Path:
                 run.during("loss", 50 * ms, "updates")
             run.second()
         run.recorder._writer.totals(run.recorder.accounts)
+    (folder / "process" / "observed.json").write_text(json.dumps(OBSERVED))
     return folder
 
 

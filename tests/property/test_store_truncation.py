@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from tests.scripted import scripted_run
 
 from hotloop.errors import HotloopError, RunUnreadable
+from hotloop.profiling.recorder.observed import Observed
 from hotloop.profiling.trace import stream_store, summary
+from hotloop.profiling.trace.hot_lines import hot_lines
 from hotloop.profiling.trace.load import load
 
 MS = 1_000_000
@@ -93,8 +95,23 @@ def a_run() -> Path:
                     run.during("loss", 50 * MS, "updates")
             if second < 2:
                 run.second()
-            run.recorder._writer.totals(run.recorder.accounts)
+            run.recorder._writer.totals(run.recorder.accounts, observed=an_observation(second))
     return folder
+
+
+def an_observation(windows: int) -> Observed:
+    """What was seen in some windows in which the main thread was followed."""
+    observed = Observed()
+    observed.add(
+        {
+            "is": "place", "id": 0, "file": "/a/train.py", "function": "learn", "first_line": 1, "at": [2, 2, 4, 9],
+            "operation": 171, "callee": "numpy.stack", "operands": ["list of 2 × array float32 [3]"],
+        },
+        {},
+    )  # fmt: skip
+    for frame in range(windows + 1):
+        observed.add({"is": "followed", "rows": np.array([0, frame, 1, 1, 7, 8]).tobytes(), "counts": {}}, {})
+    return observed
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -106,7 +123,7 @@ def clear_recording():
 FILES = (
     "run.json", "process/process.json", "process/names.jsonl", "process/windows.arrows", "process/spans.arrows",
     "process/counters.arrows", "process/memory.arrows", "process/raw.arrows", "process/totals.arrow",
-    "process/state.json",
+    "process/state.json", "process/observed.json",
 )  # fmt: skip
 
 
@@ -122,6 +139,7 @@ def check_cut(name: str, keep: int) -> None:
             assert sum(node.self_ns for node in trace.thread.nodes) == trace.thread.wall_ns
             assert all(node.self_ns >= 0 for node in trace.thread.nodes)
             summary.phases(trace.thread), summary.spans(trace.thread), summary.counts(trace), summary.rates(trace)
+            hot_lines(trace), [*trace.observed.passes]
         except RunUnreadable as error:
             assert str(cut) in str(error)
     finally:
@@ -145,6 +163,7 @@ def test_an_undamaged_run_equals_the_script():
     assert trace.main.counts["env_steps"] == 15
     # The loop starts inside the first call of "train".
     assert trace.thread.wall_ns == 3000 * MS
+    assert trace.observed.passes == {0: 3}
 
 
 @given(st.binary(max_size=300), st.sampled_from(FILES))
