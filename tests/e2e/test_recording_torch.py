@@ -76,7 +76,3 @@ def test_recording_does_not_change_the_weights(tmp_path):
     trace = load(tmp_path / "out")
     assert trace.main.counts["env_steps"] == 400
     assert trace.main.counts["updates"] == 368
-    observer = pytest.importorskip("hotloop.profiling.recorder._observer")
-    if observer.SUPPORTED:
-        callees = {trace.observed.places[each].callee for each in trace.observed.passes}
-        assert callees & {"__main__.ReplayBuffer.add", "random.Random.random", "__main__.QNetwork"}, callees
