@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from hotloop.phases import Phase
+from hotloop.profiling.diagnosis import Finding, explain
 from hotloop.profiling.trace.model import (
     FORMAT_VERSION,
     Frame,
@@ -310,3 +311,8 @@ def _manifest(
     if torch_threads is not None:
         made["torch"] = {"threads": torch_threads, "interop_threads": 1}
     return made
+
+
+def causes(trace: Trace, top: int | None = None) -> list[Finding]:
+    """What rules find: all findings but hotspots."""
+    return [each for each in explain(trace, top) if each.kind == "cause"]

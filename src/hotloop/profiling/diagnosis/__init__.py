@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hotloop.profiling.diagnosis.finding import Finding
-from hotloop.profiling.diagnosis.ranking import settle
+from hotloop.profiling.diagnosis.hotspots import find_hotspots
+from hotloop.profiling.diagnosis.ranking import ranked, settle
 from hotloop.profiling.diagnosis.rules import find_causes
 from hotloop.profiling.diagnosis.time_slices import study
 from hotloop.profiling.trace.hot_lines import hot_lines
@@ -23,7 +24,8 @@ def explain(trace: Trace, top: int | None = None) -> list[Finding]:
     loop = study(trace)
     if loop.wall_ns <= 0:
         return []
-    findings = _located(settle(loop, find_causes(loop)), trace)
+    findings, taken = settle(loop, find_causes(loop))
+    findings = _located(ranked([*findings, *find_hotspots(loop, taken)]), trace)
     return findings if top is None else findings[:top]
 
 

@@ -36,17 +36,25 @@ class Finding:
     evidence: tuple[str, ...]
     advice: str
     kind: str = "cause"
-    """"cause": a known mechanism, with the gain that its fix is expected to bring."""
+    """"cause": a known mechanism, with the gain that its fix is expected to bring. "hotspot": only where the time goes
+    is known; the gain is its upper bound."""
     function: str | None = None
     """The function, expression and call at this place, and the kind of its time; None if the line was not sampled."""
     expression: str | None = None
     callee: str | None = None
     time_kind: str | None = None
 
+    @property
+    def expectation(self) -> str:
+        """What a change is expected to bring, or what it can bring at most."""
+        if self.kind == "hotspot":
+            return f"at most {self.gain:.2f}×, if it cost nothing"
+        return f"expect {self.gain:.2f}× ({self.gain_low:.2f} to {self.gain_high:.2f})"
+
     def __str__(self) -> str:
         """What, where, how much, and what to do: as a user reads it."""
         place = printable(f"{self.file}:{self.line}" if self.file else self.span)
-        gain = f", expect {self.gain:.2f}× ({self.gain_low:.2f} to {self.gain_high:.2f})" if self.gain > 1 else ""
+        gain = f", {self.expectation}" if self.gain > 1 else ""
         evidence = "".join(f"\n  - {printable(each)}" for each in self.evidence)
         advice = printable_lines(self.advice).replace("\n", "\n  ")
         return f"{printable(self.title)}\n  {place}{gain}{evidence}\n  {advice}"
@@ -86,6 +94,8 @@ class Cause:
     """File and line; by default the hottest own line of the atoms."""
     span: str = ""
     """Name of the span; by default the one with the most time."""
+    is_hotspot: bool = False
+    """Only where the time goes is known: the gain is an upper bound."""
     sweeps: int = 0
     """How often it moves more memory than the caches hold, so that the code after it starts with cold caches."""
 

@@ -27,6 +27,9 @@ COLD_NS, COLD_OF_SWEEP, COLD_OF_REST = 300_000, 0.3, 0.3
 LEAST_SWEEP_NS = 50_000
 """A shorter sweep moves at most a megabyte and leaves the caches intact."""
 LEAST_COLD = 0.01
+UNSURE = 0.5
+"""How the bound of a hotspot ranks beside the expected gain of a known fix: hardly any work costs nothing once it is
+better done."""
 
 
 def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
@@ -45,6 +48,7 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
     file, line = cause.blame or ((lines[0].file, lines[0].line) if lines else ("", 0))
     seen = sum(atom.n for atom in atoms)
     sampled = f"{percent(share)} of the loop's time ({seen} stack samples)"
+    bound = amdahl(min(share + Z90 * share_error(loop, atoms), 1.0), 0.0)
     emptied = f"it empties the caches: some {percent(cold)} more, in what runs after it" if cold >= LEAST_COLD else ""
     return Finding(
         rule=cause.rule,
@@ -55,12 +59,13 @@ def price(loop: Loop, cause: Cause, atoms: Sequence[Atom]) -> Finding:
         file=file,
         line=line,
         share=share,
-        gain=gain,
-        gain_low=amdahl(low, 0.0) ** LESS,
-        gain_high=amdahl(high, 0.0) ** MORE,
-        score=math.log(gain),
+        gain=bound if cause.is_hotspot else gain,
+        gain_low=1.0 if cause.is_hotspot else amdahl(low, 0.0) ** LESS,
+        gain_high=bound if cause.is_hotspot else amdahl(high, 0.0) ** MORE,
+        score=UNSURE * math.log(amdahl(share, 0.0)) if cause.is_hotspot else math.log(gain),
         evidence=tuple(filter(None, (sampled, *cause.evidence, emptied))),
         advice=cause.advice,
+        kind="hotspot" if cause.is_hotspot else "cause",
     )
 
 

@@ -12,8 +12,8 @@ LEAST_GAIN = 1.03
 LEAST_LOW = 1.01
 
 
-def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
-    """Turn causes into findings, best first. Time that several causes claim is counted for one of them.
+def settle(loop: Loop, causes: Iterable[Cause]) -> tuple[list[Finding], set[int]]:
+    """Turn causes into findings, and return the atoms that they claim. No time is counted for two of them.
 
     Specific causes come before general ones, then larger gains before smaller. The gain of a cause is computed from the
     time it has left, and the cause is dropped if the gain is too small.
@@ -31,6 +31,11 @@ def settle(loop: Loop, causes: Iterable[Cause]) -> list[Finding]:
         elif finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW**LESS:
             findings.append(finding)
             taken |= cause.atoms
+    return findings, taken
+
+
+def ranked(findings: Iterable[Finding]) -> list[Finding]:
+    """Return findings, best first."""
     return sorted(findings, key=lambda each: (-each.score, each.rule, each.file, each.line))
 
 

@@ -20,6 +20,7 @@ WINDOW_NS = 10_000_000
 """Length of a window, as in `windows.h`."""
 EARLY_EVERY_NS, EARLY_NS = 1_000_000_000, 4_000_000_000
 """At first a window each second, because a short recording has few."""
+UNKNOWN_LOOP_NS = 3_000_000_000
 COST = 1.0
 """How much slower a loop is inside of a window, at most: assumed from call-heavy loops."""
 BUDGET_PART = 0.1
@@ -41,9 +42,11 @@ class CallCounts:
         self._counts: Counter[str] = Counter()
         self.windows = 0
 
-    def due(self, at_ns: int) -> bool:
-        """Return whether to open a window now."""
-        if at_ns < self._due_ns:
+    def due(self, at_ns: int, loop_started: bool = True) -> bool:
+        """Return whether to open a window now. Without a known loop, the first comes when set-up is probably over."""
+        if not self._due_ns and not loop_started:
+            self._due_ns = at_ns + UNKNOWN_LOOP_NS
+        if at_ns < self._due_ns and not (loop_started and not self._since_ns):
             return False
         self._since_ns = self._since_ns or at_ns
         early = at_ns - self._since_ns < EARLY_NS

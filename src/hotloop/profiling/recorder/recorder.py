@@ -209,7 +209,7 @@ class Recorder:
         if at >= self._second_ends():
             self._adapt(at, spent_ns)
             self._second(at)
-        if self._calls is not None and self.armed and self._loop_started and self._calls.due(at):
+        if self._calls is not None and self.armed and self._calls.due(at, self._loop_started):
             self.feed.open_window()
 
     def _second_ends(self) -> int:

@@ -100,7 +100,7 @@ def _spans(report: Report) -> Iterator[str]:
 
 def _finding(number: int, finding: Finding) -> Iterator[str]:
     place = f"{finding.file}:{finding.line}" if finding.file else finding.span
-    gain = f"expect {finding.gain:.2f}× ({finding.gain_low:.2f} to {finding.gain_high:.2f})"
+    gain = finding.expectation
     yield f'<div style="margin-top:6px"><b>{number}. {markup(finding.title)}</b>'
     if finding.gain > 1:
         yield f" <span>{gain}</span>"

@@ -297,7 +297,9 @@ def _finding(number: int, finding: Finding) -> RenderableType:
         (f"{finding.gain:.2f}× the throughput", "bold green"),
         (f" (90 %: {finding.gain_low:.2f} to {finding.gain_high:.2f})", "dim"),
     )
-    if finding.gain < LEAST_GAIN:
+    if finding.kind == "hotspot":
+        expected = Text(finding.expectation, "green")
+    elif finding.gain < LEAST_GAIN:
         expected = Text("a measurement to mistrust, no gain in itself", "yellow")
     gain = Text.assemble(
         expected,

@@ -47,10 +47,9 @@ def make_verdict(
     best = next((each for each in findings if each.gain >= LEAST_GAIN), None)
     if best is not None:
         where = f" ({place(best.file, best.line)})" if best.file else ""
-        limit = f"{numbers.percent(best.share)} of the time: {best.title.rstrip('.')}{where}."
-        change = (
-            f"{_first_sentence(best.advice)} Expect {best.gain:.2f}× ({best.gain_low:.2f} to {best.gain_high:.2f})."
-        )
+        share = "" if best.kind == "hotspot" else f"{numbers.percent(best.share)} of the time: "
+        limit = f"{share}{best.title.rstrip('.')}{where}."
+        change = f"{_first_sentence(best.advice)} {best.expectation[0].upper()}{best.expectation[1:]}."
         text = f"{throughput} {limit} {change}"
         return Verdict(text, throughput, limit, best.file or None, best.line or None, change, best.gain)
     if not lines or lines[0].share < LEAST_SHARE:

@@ -68,7 +68,7 @@ def hot_lines(trace: Trace, thread: Thread | None = None) -> list[HotLine]:
         frame = line_of(sample.stack)
         by_line.setdefault((frame.file, frame.line), []).append(sample)
     phases = {node.id: node.phase for node in (thread or trace.thread).nodes}
-    calls = _Calls(trace, thread is None or thread is trace.thread)
+    calls = LineCalls(trace, thread is None or thread is trace.thread)
     kinds = Kinds(trace, thread or trace.thread)
     lines = [_line(each, phases, trace.sources, whole, calls, kinds) for each in by_line.values()] if whole else []
     return sorted(lines, key=lambda line: (-line.share, line.file, line.line))
@@ -78,7 +78,7 @@ def hot_functions(trace: Trace, thread: Thread | None = None) -> list[HotFunctio
     """Return the functions of a thread, of the main one if none is given, by their own time, hottest first."""
     samples = [each for each in (thread or trace.thread).samples if each.stack]
     whole = sum(each.seen_ns for each in samples)
-    calls = _Calls(trace, thread is None or thread is trace.thread)
+    calls = LineCalls(trace, thread is None or thread is trace.thread)
     own, total = Counter[tuple[str, str, int]](), Counter[tuple[str, str, int]]()
     for sample in samples:
         frames = [frame for frame in sample.stack if frame.own]
@@ -108,7 +108,7 @@ def line_of(stack: tuple[Frame, ...]) -> Frame:
     return next((frame for frame in stack if frame.own), stack[0])
 
 
-class _Calls:
+class LineCalls:
     """What was counted in windows: calls by line and callee, and by function."""
 
     def __init__(self, trace: Trace, known: bool) -> None:
@@ -156,7 +156,7 @@ def _line(
     phases: Mapping[int, Phase],
     sources: Mapping[str, SourceText],
     whole: int,
-    calls: _Calls,
+    calls: LineCalls,
     kinds_of: Kinds,
 ) -> HotLine:
     frame = line_of(samples[0].stack)

@@ -10,8 +10,10 @@ import numpy as np
 import psutil
 
 from hotloop.errors import RunUnreadable
+from hotloop.profiling.trace.build.phases_by_role import with_roles
 from hotloop.profiling.trace.build.process import build_process
 from hotloop.profiling.trace.build.stretches import build_stretches
+from hotloop.profiling.trace.build.training_loop import find_training_loop
 from hotloop.profiling.trace.deep import Pace, build_traced
 from hotloop.profiling.trace.drift import BLOCKS, cut
 from hotloop.profiling.trace.liveness import state_of
@@ -66,7 +68,8 @@ def load(path: str | Path) -> Trace:
     if main is None or not len(main.memory["window"]):
         why = damage[0] if damage else _why_empty(manifest)
         raise RunUnreadable(f"{folder} holds no measurement: {why}")
-    loop = _find_loop(main, others)
+    sources, sources_damage = read_sources(folder, budget)
+    loop = _find_loop(main, others, sources)
     processes = [build_process(main, loop.start_ns, loop.end_ns, state, budget)]
     if not any(thread.main for thread in processes[0].threads):
         raise RunUnreadable(f"{folder} has lost the times or names of its main thread: record the run again")
@@ -76,7 +79,6 @@ def load(path: str | Path) -> Trace:
             processes.append(process)
     claimed, claims_damage = read_claims(folder, budget)
     looks, looks_damage = read_looks(folder, budget)
-    sources, sources_damage = read_sources(folder, budget)
     calls, calls_damage = read_calls(folder, budget)
     observed, observed_damage = read_observed(folder, budget)
     missing = [*damage, *claims_damage, *looks_damage, *sources_damage, *calls_damage, *observed_damage]
@@ -105,7 +107,7 @@ def load(path: str | Path) -> Trace:
         observed=Observed(observed),
         unix_offset_ns=main.process.wall_ns - main.process.clock_ns,
     )
-    return _with_stretches(trace, main)
+    return with_roles(_with_stretches(trace, main))
 
 
 def _edited(sources: Mapping[str, SourceText]) -> list[str]:
@@ -199,16 +201,18 @@ def _aligned(parts: ProcessParts, main: ProcessParts) -> ProcessParts:
     return replace(parts, memory=memory, state=state, process=process, shift_ns=shift)
 
 
-def _find_loop(main: ProcessParts, others: list[ProcessParts]) -> Loop:
+def _find_loop(main: ProcessParts, others: list[ProcessParts], sources: Mapping[str, SourceText]) -> Loop:
     """Return the loop: from the first environment step to the end of the last window with a step or an update.
 
     Updates are included because a loop that collects, then learns, ends with learning. If the main process makes no
-    steps because workers do, theirs are used. Without any steps, the loop is the whole run.
+    steps because workers do, theirs are used. Without any steps, it is the loop in the source in which most of the time
+    is spent, or the whole run.
     """
     whole = Loop(int(main.memory["start_ns"].min()), int(main.memory["end_ns"].max()))
     stepping = [each for each in (main,) if _steps(each)] or [each for each in others if _steps(each)]
     if not stepping:
-        return whole
+        found = find_training_loop(main, sources)
+        return Loop(*found) if found is not None else whole
     start = min(each.state.loop_start_ns or 0 for each in stepping)
     stepped = max(_last_counted_ns(each, "env_steps") for each in stepping)
     updated = max(_last_counted_ns(each, "updates") for each in (main, *others))
@@ -239,7 +243,7 @@ def _warnings(processes: list[Process], state: State) -> list[str]:
     found += [UNENDED[state]] if state in UNENDED and state != "running" else []
     if not any(process.counts.get("env_steps") for process in processes):
         found.append(
-            "no environment steps were counted: rates and the loop's start are unknown; shares are of the whole run"
+            "no environment steps were counted: rates are unknown, and the loop is the one that takes most of the time"
         )
     windows = processes[0].windows
     lengths_s = (windows.end_ns - windows.start_ns) / 1e9

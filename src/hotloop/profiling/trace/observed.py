@@ -56,6 +56,11 @@ class Observed:
         return Counter(row.place.id for window in self.windows for row in window)
 
     @cached_property
+    def counts(self) -> Counter[str]:
+        """What was counted in all windows together: environment steps, updates and so on."""
+        return sum((Counter(window.counts) for window in self.record.windows), Counter())
+
+    @cached_property
     def _by_position(self) -> dict[tuple[Position, str], ObservedPlace]:
         found: dict[tuple[Position, str], ObservedPlace] = {}
         for each in sorted(self.record.places, key=lambda each: self.passes[each.id]):

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from hotloop.profiling.trace.model import Frame
 
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
 
 @dataclass(frozen=True)
 class SourceText:
@@ -47,9 +50,10 @@ class SourceText:
             node = node.value
         if not isinstance(node, ast.Call):
             return None
-        return self._resolved(node.func)
+        return self.name_of(node.func)
 
-    def _resolved(self, function: ast.expr) -> str:
+    def name_of(self, function: ast.expr) -> str:
+        """Return the full name of what an expression stands for: "numpy.stack" for `np.stack`."""
         parts: list[str] = []
         while isinstance(function, ast.Attribute):
             parts.append(function.attr)
@@ -64,11 +68,27 @@ class SourceText:
         return self._nodes.get((frame.line, frame.column, frame.end_line, frame.end_column))
 
     @cached_property
-    def _tree(self) -> ast.AST | None:
+    def tree(self) -> ast.AST | None:
+        """The syntax tree; None if the text does not parse."""
         try:
             return ast.parse("\n".join(self.lines))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
+
+    @cached_property
+    def loops(self) -> tuple[tuple[int, int, int, int], ...]:
+        """First and last line of each loop and comprehension, and of the innermost function around it; outer first."""
+        found: list[tuple[int, int, int, int]] = []
+        pending: list[tuple[ast.AST, int, int]] = [(self.tree, 1, len(self.lines))] if self.tree is not None else []
+        while pending:
+            node, first, last = pending.pop()
+            if isinstance(node, _FUNCTIONS):
+                decorators = getattr(node, "decorator_list", [])
+                first, last = min(each.lineno for each in (node, *decorators)), node.end_lineno or node.lineno
+            if isinstance(node, _LOOPS):
+                found.append((node.lineno, node.end_lineno or node.lineno, first, last))
+            pending += [(child, first, last) for child in ast.iter_child_nodes(node)]
+        return tuple(sorted(found, key=lambda loop: (loop[0], -loop[1])))
 
     @cached_property
     def _nodes(self) -> Mapping[tuple[int, int, int | None, int | None], ast.expr]:
@@ -94,7 +114,7 @@ class SourceText:
         return found
 
     def _walk(self) -> Iterator[ast.AST]:
-        return ast.walk(self._tree) if self._tree is not None else iter(())
+        return ast.walk(self.tree) if self.tree is not None else iter(())
 
 
 def digest_of(text: str) -> str:

@@ -10,10 +10,15 @@ from tests.traces import frame, make_process, make_thread, make_trace, place, se
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis import explain
-from hotloop.profiling.diagnosis.finding import Cause, Residual, amdahl, clamped
+from hotloop.profiling.diagnosis.finding import Cause, Finding, Residual, amdahl, clamped
 from hotloop.profiling.diagnosis.pricing import LESS, MORE, cold_share, share_error
-from hotloop.profiling.diagnosis.ranking import settle
-from hotloop.profiling.diagnosis.time_slices import study
+from hotloop.profiling.diagnosis.ranking import ranked, settle
+from hotloop.profiling.diagnosis.time_slices import Loop, study
+
+
+def settled(loop: Loop, causes: list[Cause]) -> list[Finding]:
+    """The findings, best first."""
+    return ranked(settle(loop, causes)[0])
 
 
 def a_loop():
@@ -87,7 +92,7 @@ def test_a_residual_is_put_in_order():
 
 def test_a_finding_has_share_gain_and_line():
     loop = a_loop()
-    (finding,) = settle(loop, [a_cause(loop, in_line(10), residual=0.25)])
+    (finding,) = settled(loop, [a_cause(loop, in_line(10), residual=0.25)])
     assert finding.share == pytest.approx(0.4)
     assert finding.gain == pytest.approx(1 / 0.7)
     assert finding.score == pytest.approx(math.log(finding.gain))
@@ -102,7 +107,7 @@ def test_the_interval_is_binomial_within_the_node():
     # 2/3 of a node of 600 samples which is 0.6 of the loop.
     error = 0.6 * math.sqrt((2 / 3) * (1 / 3) / 600)
     assert share_error(loop, atoms) == pytest.approx(error)
-    (finding,) = settle(loop, [a_cause(loop, in_line(10))])
+    (finding,) = settled(loop, [a_cause(loop, in_line(10))])
     assert finding.gain_low == pytest.approx((1 / (0.6 + 1.645 * error)) ** LESS)
     assert finding.gain_high == pytest.approx((1 / (0.6 - 1.645 * error)) ** MORE)
 
@@ -114,9 +119,9 @@ def test_a_node_claimed_whole_has_no_sampling_error():
 
 def test_the_spread_of_the_residual_widens_the_interval():
     loop = a_loop()
-    (finding,) = settle(loop, [a_cause(loop, in_phase(Phase.SAMPLE), residual=Residual(0.5, 0.25, 0.75).mid)])
+    (finding,) = settled(loop, [a_cause(loop, in_phase(Phase.SAMPLE), residual=Residual(0.5, 0.25, 0.75).mid)])
     wide = a_cause(loop, in_phase(Phase.SAMPLE))
-    (wider,) = settle(loop, [replace(wide, residual=Residual(0.5, 0.25, 0.75))])
+    (wider,) = settled(loop, [replace(wide, residual=Residual(0.5, 0.25, 0.75))])
     assert finding.gain == pytest.approx(wider.gain) == pytest.approx(1 / 0.7)
     assert wider.gain_low == pytest.approx((1 / (1 - 0.6 * 0.25)) ** LESS)
     assert wider.gain_high == pytest.approx((1 / (1 - 0.6 * 0.75)) ** MORE)
@@ -125,14 +130,14 @@ def test_the_spread_of_the_residual_widens_the_interval():
 def test_findings_are_ranked_by_gain():
     loop = a_loop()
     causes = [a_cause(loop, in_phase(Phase.ENV), rule="env"), a_cause(loop, in_line(10), rule="line")]
-    assert [finding.rule for finding in settle(loop, causes)] == ["line", "env"]
+    assert [finding.rule for finding in settled(loop, causes)] == ["line", "env"]
 
 
 def test_overlapping_time_goes_to_the_larger_gain():
     loop = a_loop()
     whole = a_cause(loop, in_phase(Phase.SAMPLE), rule="whole")
     part = a_cause(loop, in_line(10), rule="part")
-    (finding,) = settle(loop, [part, whole])
+    (finding,) = settled(loop, [part, whole])
     assert finding.rule == "whole"
 
 
@@ -140,7 +145,7 @@ def test_a_general_cause_gives_way_to_a_specific_one_and_keeps_the_rest():
     loop = a_loop()
     general = a_cause(loop, in_phase(Phase.SAMPLE), rule="general", general=True)
     specific = a_cause(loop, in_line(10), rule="specific")
-    findings = settle(loop, [general, specific])
+    findings = settled(loop, [general, specific])
     assert [(f.rule, round(f.share, 3)) for f in findings] == [("specific", 0.4), ("general", 0.2)]
 
 
@@ -148,12 +153,12 @@ def test_what_gains_little_or_is_uncertain_is_dropped():
     loop = a_loop()
     little = a_cause(loop, in_phase(Phase.ENV), residual=0.95)
     unsure = replace(a_cause(loop, in_phase(Phase.ENV)), residual=Residual(0.5, 0.0, 1.0))
-    assert settle(loop, [little, unsure]) == []
+    assert settled(loop, [little, unsure]) == []
 
 
 def test_an_informing_cause_is_kept_without_a_gain():
     loop = a_loop()
-    (finding,) = settle(loop, [a_cause(loop, in_phase(Phase.ENV), informs=True)])
+    (finding,) = settled(loop, [a_cause(loop, in_phase(Phase.ENV), informs=True)])
     assert (finding.gain, finding.gain_low, finding.gain_high, finding.score) == (1.0, 1.0, 1.0, 0.0)
 
 
@@ -189,14 +194,14 @@ def test_cold_caches_cost_at_most_a_part_of_the_rest():
 
 def test_cold_caches_are_part_of_the_gain_and_told():
     loop = a_loop()
-    (finding,) = settle(loop, [a_cause(loop, in_line(10), sweeps=1_000)])
+    (finding,) = settled(loop, [a_cause(loop, in_line(10), sweeps=1_000)])
     assert finding.gain == pytest.approx(1 / (1 - 0.4 - 0.03))
     assert finding.evidence[-1] == "it empties the caches: some 3.0 % more, in what runs after it"
-    (without,) = settle(loop, [a_cause(loop, in_line(10))])
+    (without,) = settled(loop, [a_cause(loop, in_line(10))])
     assert without.gain == pytest.approx(1 / (1 - 0.4))
     assert not any("caches" in each for each in without.evidence)
 
 
 def test_a_cause_without_any_time_is_no_finding():
     loop = a_loop()
-    assert settle(loop, [a_cause(loop, lambda _: False, informs=True), a_cause(loop, lambda _: False)]) == []
+    assert settled(loop, [a_cause(loop, lambda _: False, informs=True), a_cause(loop, lambda _: False)]) == []

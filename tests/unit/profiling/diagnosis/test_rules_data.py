@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
+from tests.traces import causes, frame, gap, make_process, make_thread, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis import explain
 
 
 def rules(trace):
-    return [finding.rule for finding in explain(trace)]
+    return [finding.rule for finding in causes(trace)]
 
 
 def sampling(text, self_s=6.0, calls=200, mb_a_batch=75.0, added=0):
@@ -38,7 +37,7 @@ def sampling(text, self_s=6.0, calls=200, mb_a_batch=75.0, added=0):
 )
 def test_a_batch_built_from_a_list_is_found(text):
     trace = sampling(text)
-    (finding,) = explain(trace)
+    (finding,) = causes(trace)
     assert (finding.rule, finding.file, finding.line) == ("list_batch", "replay.py", 42)
     # 6 s in 200 calls leave 5 µs a call, for one column, and 75 MB, one and a half times, at 8 GB/s.
     left = 200 * (5e-6 + 1.5 * 75e6 / 8e9)
@@ -71,7 +70,7 @@ def test_lists_become_arrays_elsewhere_without_a_finding():
 def test_heavy_transitions_are_found_and_light_ones_are_not():
     text = "states = torch.from_numpy(self.states[i])"
     heavy = sampling(text, added=226_000 * 1000)
-    (finding,) = explain(heavy)
+    (finding,) = causes(heavy)
     assert finding.rule == "float32_frames"
     assert "226 kB" in finding.evidence[1]
     assert rules(sampling(text, added=7_000 * 1000)) == []
@@ -102,7 +101,7 @@ def pushing(num_envs, pushes, items):
 
 
 def test_a_push_for_every_environment_is_found():
-    (finding,) = explain(pushing(num_envs=256, pushes=256, items=768))
+    (finding,) = causes(pushing(num_envs=256, pushes=256, items=768))
     assert (finding.rule, finding.line, finding.phase) == ("item_push", 20, Phase.OWN)
     assert finding.share == pytest.approx(0.5)
     # A batched push of 60 µs is left of 50 ms a step.
@@ -147,7 +146,7 @@ def queueing(gets, wait_s=6.0, name="Queue.get", pickle_s=7.0):
 
 
 def test_a_queue_with_one_item_a_step_is_found():
-    (finding,) = explain(queueing(gets=1000))
+    (finding,) = causes(queueing(gets=1000))
     assert (finding.rule, finding.file, finding.line) == ("queue_contention", "learner.py", 31)
     assert finding.phase is Phase.WAIT
     assert "1 queue calls an environment step" in finding.evidence[1]
@@ -156,7 +155,7 @@ def test_a_queue_with_one_item_a_step_is_found():
 
 
 def test_what_the_collectors_need_without_the_queue_limits_the_gain():
-    (finding,) = explain(queueing(gets=1000, pickle_s=3.0))
+    (finding,) = causes(queueing(gets=1000, pickle_s=3.0))
     assert finding.gain == pytest.approx(10 / (7 + 0.03 * 6))
     assert rules(queueing(gets=1000, pickle_s=0.0)) == []
 

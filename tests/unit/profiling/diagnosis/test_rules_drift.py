@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from tests.traces import frame, make_trace, place, seen
+from tests.traces import causes, frame, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis import explain
 from hotloop.profiling.report import drift as told
 from hotloop.profiling.report import view
 from hotloop.profiling.report.text import as_text
@@ -63,7 +62,7 @@ def rising(start_us, slope_us):
 
 
 def test_a_history_that_is_summed_each_step_is_found_and_priced_without_it():
-    (finding,) = explain(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS))
+    (finding,) = causes(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS))
     assert (finding.rule, finding.file, finding.line, finding.phase) == ("drift", "env.py", 12, Phase.ENV)
     assert finding.share == pytest.approx(7 / 9)
     assert finding.gain == pytest.approx(9 / 2)
@@ -73,30 +72,30 @@ def test_a_history_that_is_summed_each_step_is_found_and_priced_without_it():
 
 
 def test_an_optimiser_that_gets_slower_computes_with_subnormal_numbers():
-    (finding,) = explain(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS, first=("Adam.step", Phase.OPTIMISE)))
+    (finding,) = causes(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS, first=("Adam.step", Phase.OPTIMISE)))
     assert finding.title == "Adam.step gets slower and slower, by subnormal numbers: 3.7 times in this run."
     assert "torch.set_flush_denormal(True)" in finding.advice
 
 
 def test_what_a_call_takes_at_the_begin_is_left():
-    (finding,) = explain(training(rising(1_000.0, 500.0), [2_000.0] * BLOCKS))
+    (finding,) = causes(training(rising(1_000.0, 500.0), [2_000.0] * BLOCKS))
     assert finding.gain == pytest.approx((1 + 3.5 + 2) / (1 + 2))
 
 
 def test_calls_that_were_not_timed_change_nothing():
-    whole, thinned = (explain(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS, timed)) for timed in (1.0, 0.1))
+    whole, thinned = (causes(training(rising(0.0, 1_000.0), [2_000.0] * BLOCKS, timed)) for timed in (1.0, 0.1))
     assert thinned[0].gain == pytest.approx(whole[0].gain)
 
 
 def test_a_rest_of_a_few_microseconds_does_not_hide_what_grows():
     """An environment that is nearly all of the loop grows twofold; the acting beside it, 3 %, a third by chance."""
     env, acting = rising(1_000.0, 200.0), rising(40.0, 2.7)
-    assert [finding.rule for finding in explain(training(env, acting))] == ["drift"]
+    assert [finding.rule for finding in causes(training(env, acting))] == ["drift"]
 
 
 def test_growth_is_seen_through_a_machine_that_is_slow_at_times():
     noise = np.array([1.6, 1.0, 1.3, 0.9, 1.5, 1.2])
-    (finding,) = explain(training((noise * rising(0.0, 1_000.0)).tolist(), (noise * 2_000.0).tolist()))
+    (finding,) = causes(training((noise * rising(0.0, 1_000.0)).tolist(), (noise * 2_000.0).tolist()))
     assert finding.rule == "drift"
 
 
@@ -112,7 +111,7 @@ def test_growth_is_seen_through_a_machine_that_is_slow_at_times():
     ],
 )
 def test_what_is_no_drift_is_not_found(env_us, rest_us):
-    assert explain(training(env_us, rest_us)) == []
+    assert causes(training(env_us, rest_us)) == []
 
 
 def test_updates_that_begin_are_a_step_and_no_drift():
@@ -140,7 +139,7 @@ def test_a_loop_that_is_too_short_says_nothing():
     )
     assert cut(short) is None
     assert drift(short) is None
-    assert explain(short) == []
+    assert causes(short) == []
 
 
 def test_a_span_whose_inner_spans_were_not_timed_is_not_known():
@@ -173,7 +172,7 @@ def test_longer_episodes_are_told_and_are_no_fault():
     assert found.factors.cost_per_step == pytest.approx(1.0)
     assert found.factors.episodes == pytest.approx((29 + 25) / (100 + 62), rel=0.01)
     assert found.factors.steps_per_episode == pytest.approx((100 + 62) / (29 + 25), rel=0.01)
-    assert explain(trace) == []
+    assert causes(trace) == []
     text = as_text(view.build(trace, []))
     assert "How it changed" in text
     assert "This is learning, not a slow-down." in " ".join(text.split())
@@ -266,7 +265,7 @@ def test_one_way_is_the_part_that_growth_explains():
 
 def test_growth_that_ends_is_priced_from_a_line_not_from_a_steep_begin():
     """A parabola would say that a call cost nothing before the first block (regression: a gain of 397 times)."""
-    (finding,) = explain(training([195.0, 240, 311, 342, 312, 331], [9.0] * BLOCKS))
+    (finding,) = causes(training([195.0, 240, 311, 342, 312, 331], [9.0] * BLOCKS))
     assert finding.rule == "drift"
     # The line is too unsure to say that a call ever took less than in the first block: on average 288.5, then 195.
     assert finding.gain == pytest.approx((288.5 + 9) / (195 + 9))

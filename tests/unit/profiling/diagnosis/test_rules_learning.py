@@ -6,7 +6,7 @@ import pytest
 from tests.traces import frame, gap, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis.ranking import settle
+from hotloop.profiling.diagnosis.ranking import ranked, settle
 from hotloop.profiling.diagnosis.rules import find_causes
 from hotloop.profiling.diagnosis.rules.data import two_pass_normalise
 from hotloop.profiling.diagnosis.rules.learning import (
@@ -35,7 +35,7 @@ RULES = (
 def explained(trace):
     """What the rules of this file find, priced and ranked."""
     loop = study(trace)
-    return settle(loop, find_causes(loop, RULES))
+    return ranked(settle(loop, find_causes(loop, RULES))[0])
 
 
 def through_critics(taken, dropped):

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
+from tests.traces import causes, frame, gap, make_process, make_thread, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis import explain
 
 
 def rules(trace):
-    return [finding.rule for finding in explain(trace)]
+    return [finding.rule for finding in causes(trace)]
 
 
 def learning(num_envs, updates_a_step, sampler="Replay.sample", learn_s=9.0):
@@ -31,7 +30,7 @@ def learning(num_envs, updates_a_step, sampler="Replay.sample", learn_s=9.0):
 
 
 def test_64_updates_a_vector_step_are_found_and_priced_for_4():
-    (finding,) = explain(learning(256, 64))
+    (finding,) = causes(learning(256, 64))
     assert (finding.rule, finding.line) == ("many_updates", 66)
     assert finding.gain == pytest.approx(1 / (0.1 + 0.9 * 4 / 64))
     assert "UPDATES_PER_STEP = 4" in finding.advice
@@ -75,7 +74,7 @@ SEARCH = [
 
 @pytest.mark.parametrize("num_envs", [1, 256])
 def test_a_search_in_python_is_found(num_envs):
-    (finding,) = explain(stepping(SEARCH, num_envs))
+    (finding,) = causes(stepping(SEARCH, num_envs))
     assert finding.rule == "python_loop"
     assert finding.gain == pytest.approx(1 / (1 - 0.8 * 0.97))
 
@@ -144,7 +143,7 @@ def drawing(render_s, frames, function="_draw_board", file="/site-packages/PIL/I
 
 
 def test_drawing_in_every_step_is_found():
-    (finding,) = explain(drawing(8.0, frames=2000))
+    (finding,) = causes(drawing(8.0, frames=2000))
     assert (finding.rule, finding.file, finding.line) == ("render_bound", "board.py", 88)
     assert finding.gain == pytest.approx(1 / (1 - 0.8 + 2000 * 100e-6 / 10 - 0.3 * 0.2))
 
@@ -179,7 +178,7 @@ CHURN = [
 
 
 def test_frames_stacked_anew_are_found():
-    (finding,) = explain(observing(CHURN, per_step_us=800))
+    (finding,) = causes(observing(CHURN, per_step_us=800))
     assert (finding.rule, finding.file) == ("frame_stack_churn", "wrap.py")
     assert finding.share == pytest.approx(0.8)
     assert finding.gain == pytest.approx(1 / (1 - 0.8 * 0.82))
@@ -217,7 +216,7 @@ def reading(texts, inner="is_loaded", file="game.py"):
 
 def test_a_property_read_from_many_places_is_found():
     texts = ["if not new.room.is_loaded:", "x = float(game.room.is_loaded)", "return a.is_loaded and b"]
-    (finding,) = explain(reading(texts))
+    (finding,) = causes(reading(texts))
     assert (finding.rule, finding.file, finding.line) == ("recomputed_property", "game.py", 5)
     # One computation is left for three reads.
     assert finding.gain == pytest.approx(1 / (1 - 0.6 * 2 / 3))
@@ -251,7 +250,7 @@ def fetching(per_update, line_s):
 
 
 def test_many_values_fetched_an_update_are_found():
-    (finding,) = explain(fetching(300, 5.0))
+    (finding,) = causes(fetching(300, 5.0))
     assert (finding.rule, finding.line) == ("host_sync", 77)
     assert "300 values fetched an update" in finding.evidence[1]
     assert finding.gain == pytest.approx(1 / (1 - 0.5 * 0.9))
@@ -278,7 +277,7 @@ def test_counts_of_untimed_blocks_are_shared_out():
     # Half of the work was counted while nothing was timed.
     trace = computing(flops=255_000_000_000, seconds=0.01)
     main = replace(trace.main, counts=dict(trace.main.counts) | {"flops": 510_000_000_000})
-    (finding,) = explain(replace(trace, processes=(main,)))
+    (finding,) = causes(replace(trace, processes=(main,)))
     assert "5.1 GFLOP in 100 µs" in finding.evidence[1]
 
 
@@ -296,7 +295,7 @@ def computing(flops, seconds=1.0, calls=100, gpu=None):
 
 def test_more_arithmetic_than_the_machine_has_is_an_impossible_timing():
     # 100 calls of 5.1 GFLOP in 0.1 ms each.
-    (finding,) = explain(computing(flops=510_000_000_000, seconds=0.01))
+    (finding,) = causes(computing(flops=510_000_000_000, seconds=0.01))
     assert (finding.rule, finding.span, finding.gain) == ("impossible_timing", "Critic", 1.0)
     assert "5.1 GFLOP in 100 µs would be 51 TFLOP/s" in finding.evidence[1]
 
@@ -327,7 +326,7 @@ def crowded(torch_threads, workers, cores=4, waited_s=0.0, cpu=0.9, starved_s=0.
 
 
 def test_more_threads_than_cores_are_found():
-    (finding,) = explain(crowded(torch_threads=8, workers=2))
+    (finding,) = causes(crowded(torch_threads=8, workers=2))
     assert finding.rule == "oversubscription"
     assert "torch.set_num_threads(1)" in finding.advice
     # A call takes 8 ms, and 2 ms at best.
@@ -343,7 +342,7 @@ def test_workers_that_are_waited_for_are_in_nobodys_way():
 
 
 def test_threads_that_wait_for_each_other_are_found_although_nobody_of_this_run_is_in_their_way():
-    (finding,) = explain(crowded(torch_threads=4, workers=0, cpu=0.4))
+    (finding,) = causes(crowded(torch_threads=4, workers=0, cpu=0.4))
     assert (finding.rule, finding.title) == (
         "oversubscription",
         "Torch's 4 threads wait for each other: something else keeps the 4 cores busy.",
@@ -360,7 +359,7 @@ def test_threads_that_wait_for_each_other_are_found_although_nobody_of_this_run_
     ],
 )
 def test_who_is_in_the_way_of_threads_is_told_if_it_is_known(workers, starved_s, told):
-    (finding,) = explain(crowded(torch_threads=4, workers=workers, cpu=0.4, starved_s=starved_s))
+    (finding,) = causes(crowded(torch_threads=4, workers=workers, cpu=0.4, starved_s=starved_s))
     assert finding.evidence[1] == told
 
 
@@ -373,7 +372,7 @@ def test_drawing_without_any_environment_is_no_finding():
     """A script that only makes plots ended `explain` with a division by zero."""
     figure = frame("savefig", "/site-packages/matplotlib/figure.py", 3000, "self.canvas.print_figure()", own=False)
     stack = [figure, frame("<module>", "plots.py", 6, "f.savefig(io.BytesIO())")]
-    assert rules(make_trace([place("main", Phase.OTHER, 4.0)], [seen("main", stack, 4.0)])) == []
+    assert "render_bound" not in rules(make_trace([place("main", Phase.OTHER, 4.0)], [seen("main", stack, 4.0)]))
 
 
 def test_drawing_beside_the_environment_is_a_part_of_its_step():
@@ -383,7 +382,7 @@ def test_drawing_beside_the_environment_is_a_part_of_its_step():
         [seen("(Env.step → QNetwork)", stack, 8.0)],
         {"env_steps": 2000, "vector_steps": 2000},
     )
-    (finding,) = (each for each in explain(trace) if each.rule == "render_bound")
+    (finding,) = (each for each in causes(trace) if each.rule == "render_bound")
     assert "4 ms of the 4.5 ms of an environment step (89 %)" in finding.evidence[1]
 
 
@@ -413,4 +412,4 @@ def test_places_that_took_no_time_divide_nothing(name):
             [seen(span, [library, *lines], 1.0), seen(span, lines, 1.0), seen(span, lines[1:], 1.0)],
             {"env_steps": 25_600, "vector_steps": 100, "updates": 100, **counts},
         )
-        explain(trace)
+        causes(trace)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.traces import frame, gap, make_process, make_thread, make_trace, place, seen
+from tests.traces import causes, frame, gap, make_process, make_thread, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis import explain
 
 CALL = frame("collect", "ppo.py", 51, "env.step(actions)")
 
 
 def rules(trace):
-    return [finding.rule for finding in explain(trace)]
+    return [finding.rule for finding in causes(trace)]
 
 
 def worker(pid, step_us, fastest_us, steps=1000, phase=Phase.ENV):
@@ -40,7 +39,7 @@ def carried(step_us=50.0, fastest_us=20.0, wait_s=5.0, workers=8, act_s=0.0):
 
 
 def test_processes_for_a_light_environment_are_found_and_priced_as_steps_in_a_row():
-    (finding,) = explain(carried())
+    (finding,) = causes(carried())
     assert (finding.rule, finding.file, finding.line) == ("vector_overhead", "ppo.py", 51)
     assert finding.share == pytest.approx(0.5)
     # 20 µs at best and 8 µs in the same process, of the 625 µs that each takes now.
@@ -50,7 +49,7 @@ def test_processes_for_a_light_environment_are_found_and_priced_as_steps_in_a_ro
 
 
 def test_acting_is_expected_to_be_as_fast_as_its_fastest_calls_once_nothing_sleeps():
-    (finding,) = explain(carried(act_s=1.0))
+    (finding,) = causes(carried(act_s=1.0))
     assert finding.share == pytest.approx(0.6)
     assert finding.gain == pytest.approx(1 / (1 - 0.5 * (1 - 28 / 625) - 0.1 * (1 - 0.6)))
 
@@ -82,7 +81,7 @@ def copied(copy_s, env_s, steps=1000):
 
 
 def test_copying_that_outweighs_the_environments_is_found():
-    (finding,) = explain(copied(4.0, 1.0))
+    (finding,) = causes(copied(4.0, 1.0))
     assert (finding.rule, finding.line) == ("vector_overhead", 51)
     assert finding.gain == pytest.approx(1 / (1 - 0.4 * 0.6))
     assert "copy=False" in finding.advice
@@ -111,7 +110,7 @@ def in_a_row(step_ms=2.0, num_envs=4, cores=4, cpu_s=10.0, inner=True, others=()
 
 
 def test_heavy_environments_in_a_row_are_found_on_a_machine_with_idle_cores():
-    (finding,) = explain(in_a_row())
+    (finding,) = causes(in_a_row())
     assert (finding.rule, finding.file, finding.line) == ("heavy_sync_env", "train.py", 32)
     # Four processes, uneven by a tenth, and 60 µs of messages for each step of 2 ms.
     assert finding.gain == pytest.approx(1 / (1 - 0.8 * (1 - (1.1 / 4 + 0.03))))
@@ -150,7 +149,7 @@ def computed(threads=1, flops=5 * 10**8, cpu_s=10.0, cores=4, calls=800):
 
 
 def test_a_large_network_on_one_thread_beside_idle_cores_is_found():
-    (finding,) = explain(computed())
+    (finding,) = causes(computed())
     assert (finding.rule, finding.file, finding.line) == ("idle_cores", "dqn.py", 10)
     assert finding.gain == pytest.approx(1 / (1 - 0.8 * (1 - (0.1 + 0.9 / 4))))
     assert "torch.set_num_threads(4)" in finding.advice
@@ -186,7 +185,7 @@ def on_device(device_s, learn_s=6.0, gpu="A100"):
 
 
 def test_a_device_that_idles_while_it_is_fed_is_found():
-    (finding,) = explain(on_device(0.6))
+    (finding,) = causes(on_device(0.6))
     assert (finding.rule, finding.line) == ("small_device", 90)
     # Half of the calls' time stays, and a gigaFLOP at a fifth of 60 GFLOP/s.
     assert finding.gain == pytest.approx(1 / (1 - 0.6 * (0.5 - (1 / 12) / 6)))
@@ -222,7 +221,7 @@ def acting(counter="training_mode.dropout", noisy=1000, learner_noisy=1000):
 
 @pytest.mark.parametrize(("counter", "name"), [("dropout", "dropout"), ("batchnorm", "BatchNorm")])
 def test_acting_in_training_mode_is_told_and_costs_nothing(counter, name):
-    (finding,) = explain(acting(f"training_mode.{counter}"))
+    (finding,) = causes(acting(f"training_mode.{counter}"))
     assert (finding.rule, finding.line, finding.gain) == ("training_mode_acting", 57, 1.0)
     assert name in finding.title
     assert "100 % of the forward passes" in finding.evidence[1]
@@ -253,7 +252,7 @@ def compiled(again, compilations, seconds=4.0):
 
 
 def test_compiling_again_is_found_and_the_first_compilations_are_not_counted():
-    (finding,) = explain(compiled(45, 50))
+    (finding,) = causes(compiled(45, 50))
     assert (finding.rule, finding.file, finding.line) == ("recompilations", "train.py", 87)
     assert finding.gain == pytest.approx(1 / (1 - 0.4 * 0.9 - 50 * 300e-6 / 10))
     assert "50 compilations, 45 of them" in finding.evidence[1]
@@ -277,7 +276,7 @@ def learned(bad):
 
 
 def test_losses_that_are_not_finite_are_told():
-    (finding,) = explain(learned(57))
+    (finding,) = causes(learned(57))
     assert (finding.rule, finding.line, finding.gain) == ("non_finite_loss", 63, 1.0)
     assert "57 of 100 backward passes" in finding.evidence[1]
     assert rules(learned(0)) == []
@@ -296,7 +295,7 @@ def wrapped(name, phase, inner, inner_s=3.0):
 
 
 def test_an_environment_that_contains_the_updates_is_told():
-    (finding,) = explain(wrapped("Trainer.step", Phase.ENV, Phase.BACKWARD))
+    (finding,) = causes(wrapped("Trainer.step", Phase.ENV, Phase.BACKWARD))
     assert (finding.rule, finding.line, finding.gain) == ("parts_do_not_sum", 110, 1.0)
     assert "Trainer.step (env) takes 80 % of the loop, of which 30 % is inner" in finding.evidence[1]
 
@@ -326,7 +325,7 @@ def unnamed(share):
 
 
 def test_time_without_a_name_is_told_with_its_lines():
-    findings = [each for each in explain(unnamed(0.6)) if each.rule == "parts_do_not_sum"]
+    findings = [each for each in causes(unnamed(0.6)) if each.rule == "parts_do_not_sum"]
     assert [(each.line, each.gain) for each in findings] == [(20, 1.0)]
     assert findings[0].title == "60 % of the loop has no name."
     assert "mcts.py:20" in findings[0].evidence[2]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.traces import frame, gap, make_trace, place, seen
+from tests.traces import causes, frame, gap, make_trace, place, seen
 
 from hotloop.phases import Phase
-from hotloop.profiling.diagnosis import explain
 from hotloop.profiling.diagnosis.rules.data import growing_array, growing_sample
 from hotloop.profiling.diagnosis.rules.environment import object_churn
 from hotloop.profiling.diagnosis.rules.machine import checkpoint_stall, gc_pauses, logging_stall, memory_growth
@@ -17,7 +16,7 @@ MB = 1 << 20
 
 
 def rules(trace):
-    return [finding.rule for finding in explain(trace)]
+    return [finding.rule for finding in causes(trace)]
 
 
 def drawing(stack, self_s=4.0, calls=2000, windows=None):
@@ -46,7 +45,7 @@ def drawing(stack, self_s=4.0, calls=2000, windows=None):
     ],
 )
 def test_a_draw_that_looks_at_the_whole_buffer_is_found(text, left_us):
-    (finding,) = explain(drawing([frame("sample", "replay.py", 9, text)]))
+    (finding,) = causes(drawing([frame("sample", "replay.py", 9, text)]))
     assert (finding.rule, finding.file, finding.line) == ("growing_sample", "replay.py", 9)
     assert finding.share == pytest.approx(0.4)
     # 2 ms a batch become 10, 200 or 20 µs.
@@ -76,7 +75,7 @@ def test_a_sum_over_a_batch_is_cheap_and_is_not_a_growing_sample():
 def test_growth_is_told_where_it_is_seen():
     line = frame("sample", "replay.py", 9, "ends = np.flatnonzero(self.dones)")
     trace = drawing([line], windows={"updates": [300, 300, 300, 200, 200, 200, 200, 100, 100, 100]})
-    (finding,) = explain(trace)
+    (finding,) = causes(trace)
     assert "a batch takes 3.00 times as long at the end" in " ".join(finding.evidence)
 
 
@@ -99,7 +98,7 @@ def deque_sampling(taking_s, drawing_s):
 
 
 def test_random_sample_of_a_deque_is_found_by_what_an_index_costs():
-    (finding,) = explain(deque_sampling(taking_s=4.5, drawing_s=0.5))
+    (finding,) = causes(deque_sampling(taking_s=4.5, drawing_s=0.5))
     assert finding.rule == "growing_sample"
     assert finding.gain == pytest.approx(10 / (5 + 2.4 * 0.5))
     assert "deque" in " ".join(finding.evidence)
@@ -134,7 +133,7 @@ def appending(text, self_s=3.0, phase=Phase.STORE, name="(Env.step → Net)", ki
     ],
 )
 def test_an_array_grown_by_appending_is_found(text):
-    (finding,) = explain(appending(text))
+    (finding,) = causes(appending(text))
     assert (finding.rule, finding.line) == ("growing_array", 30)
     # 300 µs a step become one row of 3 µs.
     assert finding.gain == pytest.approx(10 / (7 - 0.3 * 3 + 10_000 * 3e-6))
@@ -173,7 +172,7 @@ def logging(calls, self_s=3.0, text="writer.add_scalar('loss', loss, step)", nam
 
 
 def test_a_scalar_written_every_step_is_found():
-    (finding,) = explain(logging(calls=10_000))
+    (finding,) = causes(logging(calls=10_000))
     assert (finding.rule, finding.line, finding.phase) == ("logging_stall", 50, Phase.LOG)
     assert finding.gain == pytest.approx(10 / (7 + 3 * 0.01))
     assert "1 calls a step of SummaryWriter.add_scalar" in finding.evidence[1]
@@ -198,7 +197,7 @@ def test_a_callback_that_writes_nothing_is_not_logging():
     ],
 )
 def test_files_written_in_the_loop_are_logging(text):
-    (finding,) = explain(appending(text))
+    (finding,) = causes(appending(text))
     assert finding.rule == "logging_stall"
     assert finding.gain == pytest.approx(10 / (7 + 3 * 0.01))
 
@@ -213,7 +212,7 @@ def saving(calls, self_s, text="torch.save(agent.state_dict(), path)", phase=Pha
 
 
 def test_checkpoints_saved_too_often_are_found():
-    (finding,) = explain(saving(calls=50, self_s=4.0))
+    (finding,) = causes(saving(calls=50, self_s=4.0))
     assert (finding.rule, finding.line, finding.phase) == ("checkpoint_stall", 70, Phase.CHECKPOINT)
     # 1 % of the 6 s that are left; after each save 300 µs for cold caches.
     assert finding.gain == pytest.approx(10 / (6 - 50 * 300e-6 + 0.06))
@@ -249,7 +248,7 @@ def collecting(called_s, counts):
 
 def test_a_call_of_the_collector_in_the_loop_is_found():
     trace = collecting(4.0, {"gc_pauses": 45, "gc_pause_ns": 4_050_000_000})
-    (finding,) = explain(trace)
+    (finding,) = causes(trace)
     assert (finding.rule, finding.line) == ("gc_pauses", 80)
     assert finding.gain == pytest.approx(10 / (6 - 40 * 300e-6 + 0.04))
     assert "40 calls, 100 ms each" in finding.evidence[1]
@@ -257,7 +256,7 @@ def test_a_call_of_the_collector_in_the_loop_is_found():
 
 def test_pauses_of_its_own_are_found():
     trace = collecting(0.0, {"gc_pauses": 100, "gc_pause_ns": 2_000_000_000})
-    (finding,) = explain(trace)
+    (finding,) = causes(trace)
     assert (finding.rule, finding.line) == ("gc_pauses", 33)
     assert finding.share == pytest.approx(0.2)
     assert finding.gain == pytest.approx(10 / (8 + 2 * 0.15))
@@ -286,7 +285,7 @@ def keeping(rss_mb, text="history.append(values.mean())", counts=None, machine=N
 
 
 def test_memory_that_keeps_growing_is_told_with_the_line_that_keeps():
-    (finding,) = explain(keeping(np.linspace(300, 600, 31)))
+    (finding,) = causes(keeping(np.linspace(300, 600, 31)))
     assert (finding.rule, finding.file, finding.line) == ("memory_growth", "ppo.py", 43)
     assert finding.gain == 1.0
     # 300 MB in 10 s and 1000 steps; (16 GiB - 550 MiB) are left at the last third's median.
@@ -330,12 +329,12 @@ def test_growth_that_takes_more_than_a_day_is_not_told():
 
 
 def test_a_detached_value_is_not_blamed():
-    (finding,) = explain(keeping(np.linspace(300, 600, 31), text="history.append(values.mean().item())"))
+    (finding,) = causes(keeping(np.linspace(300, 600, 31), text="history.append(values.mean().item())"))
     assert (finding.rule, finding.line) == ("memory_growth", 0)
 
 
 def test_paging_is_told():
-    (finding,) = explain(keeping(np.full(31, 400), counts={"page_faults_major": 5000}))
+    (finding,) = causes(keeping(np.full(31, 400), counts={"page_faults_major": 5000}))
     assert finding.rule == "memory_growth"
     assert "500 major page faults a second" in " ".join(finding.evidence)
 
@@ -364,7 +363,7 @@ LOCATED = frame("Zelda.step", "zelda.py", 9, "places = [Location(x, y) for x, y 
     ],
 )
 def test_small_objects_and_lookups_by_name_are_found(stack):
-    (finding,) = explain(churning(stack))
+    (finding,) = causes(churning(stack))
     assert finding.rule == "object_churn"
     assert finding.share == pytest.approx(0.4)
     assert finding.gain == pytest.approx(10 / (6 + 4 * 0.15))
