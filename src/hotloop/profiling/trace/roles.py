@@ -283,7 +283,7 @@ class _Reading:
         if place.callee in LEARNING:
             for each in self._open:
                 each.learns = True
-        if any(place.callee == each or place.callee.endswith("." + each) for each in self._steps):
+        if is_step(place.callee, self._steps):
             self._step(row.operands)
             for each in row.results:
                 self._from_env[each] = self._n_steps
@@ -338,6 +338,11 @@ class _Reading:
     def _mark_reading(self, only_looks: bool = False) -> None:
         for call in self._open[-1:]:
             call.reads = call.reads or not only_looks
+
+
+def is_step(callee: str, steps: Collection[str]) -> bool:
+    """Return whether a callee is one of the steps of known environments."""
+    return any(callee == each or callee.endswith("." + each) for each in steps)
 
 
 def _is_own(place: ObservedPlace) -> bool:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
 
 from hotloop.phases import Phase
 from hotloop.profiling.trace.loops import function_name
 from hotloop.profiling.trace.model import Frame, Node, Sample, Thread, Trace
 from hotloop.profiling.trace.roles import Function, find_roles
+from hotloop.profiling.trace.slices import Known, Line, find_line_roles
 
+NETWORKS = frozenset({Phase.ACT, Phase.FORWARD})
 STEPS = (".step", ".step_wait")
 
 
@@ -20,15 +23,25 @@ def with_roles(trace: Trace) -> Trace:
     spans = [node for node in thread.nodes if node.kind == "span"]
     steps = {node.name for node in spans if node.phase is Phase.ENV and node.name.endswith(STEPS)}
     networks = {node.name for node in spans if node.phase in (Phase.ACT, Phase.FORWARD)}
-    roles = find_roles(trace.observed, steps, networks)
-    if not roles:
+    functions = find_roles(trace.observed, steps, networks)
+    own_steps = {function for function, phase in functions.items() if phase is Phase.ENV}
+    lines = find_line_roles(trace.observed, Known(steps, own_steps, networks))
+    if not functions and not lines:
         return trace
-    split = split_by_role(thread, roles)
+    split = split_by_role(thread, Roles(functions, lines))
     threads = tuple(split if each is thread else each for each in trace.main.threads)
     return replace(trace, processes=(replace(trace.main, threads=threads), *trace.processes[1:]))
 
 
-def split_by_role(thread: Thread, roles: Mapping[Function, Phase]) -> Thread:
+@dataclass(frozen=True)
+class Roles:
+    """The phases of functions, and of lines in other functions."""
+
+    functions: Mapping[Function, Phase]
+    lines: Mapping[Line, Phase]
+
+
+def split_by_role(thread: Thread, roles: Roles) -> Thread:
     """Give each part of own code that runs in a function with a role a node of its own."""
     next_id = max((node.id for node in thread.nodes), default=0) + 1
     samples: dict[int, list[Sample]] = {}
@@ -39,12 +52,14 @@ def split_by_role(thread: Thread, roles: Mapping[Function, Phase]) -> Thread:
     kept: list[Sample] = []
     for node in thread.nodes:
         mine = samples.get(node.id, [])
-        if node.kind == "span" or node.phase is not Phase.OWN:
+        is_network = node.kind == "span" and node.phase in NETWORKS
+        if not is_network and (node.kind == "span" or node.phase is not Phase.OWN):
             nodes.append(node)
             kept += mine
             continue
         parts: Counter[tuple[str, Phase]] = Counter()
-        places = [_role_of(sample.stack, roles) for sample in mine]
+        role_of = _use_of(node, roles) if is_network else partial(_role_of, roles=roles)
+        places = [role_of(sample.stack) for sample in mine]
         for sample, place in zip(mine, places, strict=True):
             if place is not None:
                 parts[place] += sample.wall_ns
@@ -56,7 +71,7 @@ def split_by_role(thread: Thread, roles: Mapping[Function, Phase]) -> Thread:
             ns = round(parts[name, phase] * scale)
             added.append(_part(node, number, name, phase, ns))
         left = max(node.self_ns - sum(round(ns * scale) for ns in parts.values()), 0)
-        total = node.total_ns if node.kind == "root" else max(node.total_ns - taken, left)
+        total = max(node.total_ns - taken, left) if node.kind == "gap" else node.total_ns
         nodes.append(replace(node, self_ns=left, total_ns=total))
         kept += [
             sample if place is None else replace(sample, node=ids[place])
@@ -65,20 +80,38 @@ def split_by_role(thread: Thread, roles: Mapping[Function, Phase]) -> Thread:
     return replace(thread, nodes=(*nodes, *added), samples=tuple(kept))
 
 
-def _role_of(stack: tuple[Frame, ...], roles: Mapping[Function, Phase]) -> tuple[str, Phase] | None:
-    """Return name and phase of the innermost function with a role."""
-    for frame in stack:
-        phase = roles.get((frame.file, function_name(frame), frame.first_line)) if frame.own else None
+def _role_of(stack: tuple[Frame, ...], roles: Roles) -> tuple[str, Phase] | None:
+    """Return name and phase of the innermost function with a role; else of the innermost line with one."""
+    own = [frame for frame in stack if frame.own]
+    for frame in own:
+        phase = roles.functions.get((frame.file, function_name(frame), frame.first_line))
+        if phase is not None:
+            return function_name(frame), phase
+    for frame in own:
+        phase = roles.lines.get((frame.file, frame.line))
         if phase is not None:
             return function_name(frame), phase
     return None
+
+
+def _use_of(node: Node, roles: Roles) -> Callable[[tuple[Frame, ...]], tuple[str, Phase] | None]:
+    """Return what tells whether a network's call acts or learns: the outermost line with one of these roles."""
+
+    def use_of(stack: tuple[Frame, ...]) -> tuple[str, Phase] | None:
+        for frame in reversed(stack):
+            phase = roles.lines.get((frame.file, frame.line)) if frame.own else None
+            if phase is not None and phase in NETWORKS:
+                return (node.name, phase) if phase is not node.phase else None
+        return None
+
+    return use_of
 
 
 def _part(node: Node, number: int, name: str, phase: Phase, ns: int) -> Node:
     return replace(
         node,
         id=number,
-        parent=node.id if node.kind == "root" else node.parent,
+        parent=node.parent if node.kind == "gap" else node.id,
         name=name,
         kind="gap",
         phase=phase,
