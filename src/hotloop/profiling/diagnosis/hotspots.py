@@ -203,10 +203,11 @@ class _Tell:
         for atom in spot.atoms:
             by_line[atom.line or (file, first)] += round(atom.ns)
         (hot_file, hot_line), hot_ns = by_line.most_common(1)[0]
-        alone = hot_ns >= MAINLY * spot.ns
+        hot = [atom for atom in spot.atoms if atom.line == (hot_file, hot_line)]
+        alone = hot_ns >= MAINLY * spot.ns and self._is_place_to_change(hot, spot.unit)
         if alone:
             # A change there does away with what else its function does in the loop, but not with other functions.
-            at = tuple(atom for atom in spot.atoms if atom.line == (hot_file, hot_line))
+            at = tuple(hot)
             names = {function_name(atom.own) for atom in at if atom.own is not None}
             near = tuple(atom for atom in spot.atoms if atom.own is not None and function_name(atom.own) in names)
             spot = _Spot(spot.unit, near, total_ns(near))
@@ -241,6 +242,11 @@ class _Tell:
             advice=ADVICE[kind],
             kind="hotspot",
         )
+
+    def _is_place_to_change(self, hot: Sequence[Atom], unit: Unit) -> bool:
+        """Return whether to tell a line itself, rather than the calls of a small function that is all Python."""
+        inside = any(atom.own is not None and function_name(atom.own) == unit[1] for atom in hot)
+        return inside or self._describe(hot)[0] != "interpreter"
 
     def _hottest_within(self, spot: _Spot, first: int, last: int) -> int:
         """Return the line of the loop itself through which most of its time goes."""

@@ -288,13 +288,14 @@ class _Reading:
             for each in row.results:
                 self._from_env[each] = self._n_steps
         is_network = name in self._networks
-        chooses = name in CHOICES or (name in ("max", "min") and len(row.operands) <= 2)
+        chooses = name in CHOICES or (name in ("max", "min") and len(row.operands) == 2)
         if is_network or (chooses and not _is_own(place)):
             self._choose(row, labels, is_network)
             return
-        if name in PUTS and len(row.operands) >= 2:
-            for each in row.operands[1:]:
-                self._put(each, row.operands[0])
+        # The first operand is what is called; of a method, the second is its object.
+        if name in PUTS and len(row.operands) >= 3:
+            for each in row.operands[2:]:
+                self._put(each, row.operands[1])
         if any(each in self._stored for each in row.operands):
             self._mark_reading(name in PUTS or name == "len")
         self._awaited, self._awaited_choice = row, 0

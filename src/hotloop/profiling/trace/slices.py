@@ -118,8 +118,9 @@ class _Slices:
             return row.operands[0]
         if place.operation == "STORE_SUBSCR":
             return row.operands[1]
-        if place.operation == "CALL" and place.callee.rpartition(".")[2] in PUTS and len(row.operands) > 1:
-            return row.operands[0]
+        # The first operand is what is called; of a method, the second is its object.
+        if place.operation == "CALL" and place.callee.rpartition(".")[2] in PUTS and len(row.operands) > 2:
+            return row.operands[1]
         return 0
 
     def _note(self, i: int, row: Row) -> None:
@@ -138,8 +139,9 @@ class _Slices:
     def _follow(self, start: int, since: int, near: Phase, far: Phase) -> None:
         """Mark the rows after `since` that made a row's operands: `near` up to the networks, then `far`."""
         operands = self._sources[start]
-        # The first operand of a step is the environment itself; the loss is the only one of a backward pass.
-        first = operands[1:] if near is Phase.ACT and len(operands) > 1 else operands
+        # What is called, and the environment itself, are not the action.
+        own = 1 if self._rows[start].place.operation == "FUNCTION" else 2
+        first = operands[own:] or operands[-1:] if near is Phase.ACT else operands
         pending = [(row, near) for rows in first for row in rows]
         seen: set[tuple[int, Phase]] = set()
         while pending and len(seen) < MOST_ROWS:

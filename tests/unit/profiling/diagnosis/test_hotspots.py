@@ -103,7 +103,7 @@ def test_the_loop_of_training_and_networks_are_no_hotspots():
 
 
 def test_time_without_spans_is_not_all_put_down_to_the_main_loop():
-    """Regression: in tabular learning without any span, the loop of training itself was told, with 100 % of the time."""
+    """Regression: in tabular learning without any span, the loop of training itself was told."""
     stack = [at(31, "bonus", 30), MAIN["bonus"]]
     other = [at(13, "scan", 11), at(20, "play", 17), MAIN["play"]]
     trace = make_trace([gap("(a → b)", Phase.OWN, 4.0)], [seen("(a → b)", stack, 3.0), seen("(a → b)", other, 1.0)])
