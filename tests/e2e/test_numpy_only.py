@@ -56,4 +56,7 @@ def test_a_numpy_script_is_recorded_and_explained(tmp_path):
     assert (shares["rank"], shares["pure"]) == pytest.approx((rank, pure), abs=0.08)
     lines = {each["function"]: each for each in report["lines"][::-1]}
     assert (lines["rank"]["callee"], lines["pure"]["line"]) == ("sorted", 15)
-    assert report["counts"]["env_steps"] > 0
+    # On a busy machine a window has few steps, of which the first and the last are cut.
+    per_step = {name: each["calls_per_env_step"] for name, each in functions.items()}
+    assert 0.5 <= per_step["rank"] <= 2
+    assert 0.5 <= per_step["pure"] <= 2
