@@ -8,6 +8,11 @@ MAX_FILE_LINES := 400
 # Tests run in two processes, distributed by file, since the tests of a file share recorded and trained runs. They keep
 # the order of collection: the files in tests/e2e take longest and should not start last.
 WORKERS ?= 2
+PYTEST_OPTIONS = -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Profiling is tested on these versions, too. There it has no torch: tests that need it are skipped.
+OTHER_PYTHONS ?= 3.12 3.13
+PROFILING_TESTS := tests/unit/spans tests/unit/profiling tests/property tests/e2e/test_numpy_only.py \
+	$(addprefix --ignore=tests/unit/profiling/,trace/test_reading.py report/test_hostile_names.py)
 
 .PHONY: help demo test check bench zoo slow soak fuzz clean
 .DELETE_ON_ERROR:
@@ -62,8 +67,24 @@ demo: $(VENV)/.stamp-train
 	@rm -rf runs/demo
 	$(BIN)/hotloop demo --out runs/demo
 
-test: $(VENV)/.stamp-dev $(VENV)/.stamp-system
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: test-all $(OTHER_PYTHONS:%=test-%)
+
+.PHONY: test-all
+.PRECIOUS: .venv-%/.stamp
+test-all: $(VENV)/.stamp-dev $(VENV)/.stamp-system
+	$(BIN)/python -m pytest $(PYTEST_OPTIONS)
+
+# An interpreter of pyenv starts by its path, whichever version is selected. Without one there is no stamp.
+.venv-%/.stamp: $(BUILT_FROM)
+	@for each in python$* "$$(pyenv prefix $* 2> /dev/null)/bin/python$*"; do \
+		"$$each" -m venv .venv-$* 2> /dev/null && break; done; \
+	[ ! -x .venv-$*/bin/python ] || { echo "set-up: installing hotloop in .venv-$*, without torch"; \
+		.venv-$*/bin/python -m pip --disable-pip-version-check -qq install -c constraints.txt \
+		pytest hypothesis pytest-timeout pytest-xdist -e . && touch $@; }
+
+test-%: .venv-%/.stamp
+	@[ -e $< ] || echo "test: SKIPPED on Python $*: MISSING (no python$* starts here; pyenv install $*)" >&2
+	[ ! -e $< ] || .venv-$*/bin/python -m pytest $(PYTEST_OPTIONS) $(PROFILING_TESTS)
 
 slow: $(VENV)/.stamp-dev $(VENV)/.stamp-system
 	$(BIN)/python -m pytest -m slow

@@ -1,6 +1,6 @@
-"""How much of a real training loop has no phase when its unmodified script is recorded.
+"""How much of a real training loop has no known phase when its unmodified script is recorded.
 
-Three scripts by `hotloop run`, from their first environment step to their last: `other` and unattributed together.
+Three scripts by `hotloop run`, from their first environment step to their last: `other` and own code together.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from pathlib import Path
 
 from measure import Row, against_limit, main, say, spread
 
+from hotloop.phases import Phase
 from hotloop.profiling.trace.load import load
-from hotloop.profiling.trace.summary import UNATTRIBUTED, phases
+from hotloop.profiling.trace.summary import phases
 
 HOTLOOP = Path(sys.executable).with_name("hotloop")
 SCRIPTS = Path(__file__).with_name("scripts")
@@ -30,7 +31,7 @@ def run(quick: bool) -> list[Row]:
     rows = []
     for script, (title, steps) in STEPS.items():
         shares = [unnamed_percent(script, steps // 5 if quick else steps) for _ in range(1 if quick else 3)]
-        rows.append(against_limit(f"{title}: other and unattributed", spread(shares), LIMIT_PERCENT, "%"))
+        rows.append(against_limit(f"{title}: other and own code", spread(shares), LIMIT_PERCENT, "%"))
     return rows
 
 
@@ -43,10 +44,10 @@ def unnamed_percent(script: str, steps: int) -> float:
         if done.returncode:
             raise RuntimeError(f"{script} ended with {done.returncode}: {done.stderr.strip()[-800:]}")
         trace = load(path)
-    shares = {row.phase: 100 * row.share for row in phases(trace)}
+    shares = {row.phase: 100 * row.share for row in phases(trace.thread)}
     text = ", ".join(f"{phase} {share:.1f}" for phase, share in shares.items())
     say(f"{script}: {trace.wall_s:.1f} s, {trace.main.counts.get('env_steps', 0):,} steps; {text}")
-    return shares.get("other", 0.0) + shares.get(UNATTRIBUTED, 0.0)
+    return shares.get("other", 0.0) + shares.get(Phase.OWN, 0.0)
 
 
 if __name__ == "__main__":

@@ -22,10 +22,10 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from hop import CAPACITY, COLLECTORS, SIDE, STACK, measure_hop, measure_room
-from hotloop.profiling.recorder.process_memory import MemoryReader
 from measure import Row, Times, against_limit, estimate, exactly, main, ratio_of, say
 
 from hotloop.clock import now_ns
+from hotloop.profiling.recorder.device import device_memory
 from hotloop.training.collect import Job, Recipe, WorkerOptions, Workers
 from hotloop.training.collect.control_block import LIMIT, STEPS
 from hotloop.training.envs.nes import MarioEnv
@@ -47,7 +47,6 @@ OURS, SHARED, EACH = "written in place", "one shared queue", "a queue each, and 
 MOST_WAIT = 1.0
 GPU = "cuda" if torch.cuda.is_available() else None
 """Device for batches, to measure its utilisation as well."""
-READER = MemoryReader()
 
 
 class AnyButton:
@@ -118,13 +117,13 @@ class InPlace:
         self._workers.start()
 
     def resume(self) -> None:
-        self._workers._grant()
+        self._workers._raise_limits()
 
     def pause(self) -> None:
         self._workers._control.orders[LIMIT] = 0
         time.sleep(0.3)  # a fragment, and its unpublished part
         self._workers.attend()
-        self._workers._look()
+        self._workers._count_steps()
 
     def take_in(self) -> None:
         self._workers.collect(1)
@@ -252,7 +251,7 @@ def learn(variant: Variant, counter: StepCounter, rng: np.random.Generator, seco
     counter.count()
     slots, before = int(heads.sum()), variant.made()
     begin, (batches, taking_ns) = now_ns(), learn_for(variant, counter, rng, seconds)
-    elapsed, gpu = (now_ns() - begin) / 1e9, READER.read().gpu_busy_percent
+    elapsed, gpu = (now_ns() - begin) / 1e9, device_memory()[1]
     slots, after = int(heads.sum()) - slots, variant.made()
     arrived = counter.count()
     variant.pause()

@@ -13,10 +13,12 @@ import os
 import platform
 import random
 import sys
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from hotloop.clock import now_ns
@@ -211,6 +213,18 @@ def print_table(rows: list[Row]) -> None:
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEADINGS))]
     for line in lines:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+
+
+def recorder_process() -> psutil.Process:
+    """Return the process that records this one, once it does."""
+    from hotloop.spans import _hot_path
+
+    deadline = now_ns() + 20_000_000_000
+    while not (number := _hot_path.get("recorder_pid")):
+        if now_ns() > deadline:
+            raise RuntimeError("no process records this one: the C extensions are missing, or it has ended")
+        time.sleep(0.01)
+    return psutil.Process(number)
 
 
 def main(run: Callable[[bool], list[Row]], about: str | None) -> None:

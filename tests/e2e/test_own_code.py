@@ -75,7 +75,6 @@ def test_own_code_is_neither_acting_nor_learning(recorded):
     assert (lines["pure"]["line"], lines["pure"]["kind"]) == (15, "interpreter")
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="calls are counted on Python 3.11")
 def test_calls_per_step_are_counted(recorded):
     report = json.loads(hotloop(recorded[0], "explain", "run", "--json"))
     per_step = {each["function"]: each["calls_per_env_step"] for each in report["functions"]}

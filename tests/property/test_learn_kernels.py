@@ -6,8 +6,12 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("torch")
+
 from torch import from_numpy
 
 from hotloop.training.learn import DQN, PPO, DQNConfig, PPOConfig, PPORule, QRule, QShape, Rollout, Transitions

@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("numba")
 
 from hotloop.training.replay import frame_kernels, kernels, prioritised, reference, sum_tree
 from hotloop.training.replay.kernels import Shape

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+pytest.importorskip("numba")
+
 from hotloop.training.replay import FrameReplay, Prioritised, ReplayError, VectorReplay
 
 GAMMA = 0.9

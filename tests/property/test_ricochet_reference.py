@@ -6,8 +6,11 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("gymnasium")
 
 from hotloop.training.envs.ricochet import RicochetVectorEnv, raster, raster_reference, reference, render, solve
 from hotloop.training.envs.ricochet.config import (

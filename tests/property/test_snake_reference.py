@@ -6,8 +6,12 @@ import random
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+pytest.importorskip("numba")
+
 from numba import njit
 
 from hotloop.training.envs import numba_tools

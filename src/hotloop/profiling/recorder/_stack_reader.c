@@ -384,8 +384,10 @@ check_codes(const uintptr_t *codes, const uintptr_t *instructions, Place *places
     for (int i = 0; i < n; i++) {
         PyCodeObject *code = (PyCodeObject *)the.code_bytes[i];
         uintptr_t address = codes[which[i]], begin = address + CODE_BYTES;
+        if (Py_TYPE((PyObject *)code) != &PyCode_Type)
+            return -2;
         uintptr_t end = begin + (uintptr_t)Py_SIZE((PyObject *)code) * sizeof(_Py_CODEUNIT), at = instructions[which[i]];
-        if (Py_TYPE((PyObject *)code) != &PyCode_Type || at >= end)
+        if (at >= end)
             return -2;
         int32_t id = number_code(address, code);
         if (id < 0)

@@ -236,6 +236,7 @@ class RemoteRecorder:
 
     def forget(self) -> None:
         """In a forked child: leave everything to the parent."""
+        _stop_counting_calls()
         registry.call_on_new_name(None)
         self._native.call_on_change(None)
         self._ignore_pauses()
@@ -253,6 +254,14 @@ def describe_process(main: bool) -> Message:
         "name": process_name(),
         "argv": list(getattr(sys, "argv", [])),
     }
+
+
+def _stop_counting_calls() -> None:
+    """End a window that was open when this process was forked: the thread that would end it does not exist here."""
+    with suppress(ImportError, AttributeError):
+        from hotloop.profiling.recorder import _call_counter  # pyright: ignore[reportAttributeAccessIssue]
+
+        _call_counter.stop()
 
 
 def process_name() -> str:

@@ -21,8 +21,11 @@ from typing import Any
 import numpy as np
 import numpy as renamed
 import pytest
-import torch
 from numpy import stack as pile
+
+pytest.importorskip("torch")
+
+import torch
 
 from hotloop.profiling.recorder.messages import Message
 from hotloop.profiling.recorder.operand_facts import Describer

@@ -11,6 +11,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 import torch.nn.functional as F
 from hypothesis import given

@@ -10,6 +10,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.traces import frame, make_thread, make_trace, place, seen
 from torch import nn

@@ -75,6 +75,7 @@ def test_a_folder_that_cannot_be_written_runs_the_script_unrecorded(tmp_path):
 def test_neither_numpy_nor_a_thread_is_added_before_the_first_line(tmp_path):
     """Regression: numpy read the number of threads before a script set it, and scripts that join all threads hung."""
     pytest.importorskip("hotloop.spans._hot_path")
+    pytest.importorskip("torch")
     (tmp_path / "script.py").write_text(
         "import sys, threading\nprint('numpy' in sys.modules, 'pyarrow' in sys.modules, threading.active_count())\n"
         "import torch, os\nos.environ['OMP_NUM_THREADS'] = '1'\nprint(torch.get_num_threads())\n"

@@ -9,15 +9,18 @@ import random
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+import hotloop
 from hotloop.clock import now_ns
 from hotloop.profiling.recorder.python_sampler import PythonSampler
 from hotloop.profiling.recorder.samples import BLOCKED, COLLECTING, MAX_DEPTH, Taken
@@ -300,3 +303,12 @@ def test_without_a_rate_nothing_is_sampled():
     sampler.start(0)
     sampler.wait(now_ns() + MS)
     assert len(sampler.take().samples) == 0
+
+
+@native
+def test_no_assertion_of_the_interpreter_s_headers_ends_the_process():
+    """Regression: on Python 3.13, what was read of a frame that changed was no code object, and Py_SIZE aborted."""
+    folder, suffix = Path(hotloop.__file__).parent, sysconfig.get_config_var("EXT_SUFFIX")
+    built = list(folder.rglob(f"*{suffix}"))
+    assert len(built) > 5
+    assert [each.name for each in built if b"__assert_fail" in each.read_bytes()] == []

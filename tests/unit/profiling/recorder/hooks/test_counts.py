@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pytest
+
+pytest.importorskip("gymnasium")
+pytest.importorskip("torch")
+
 import gymnasium
 import numpy as np
-import pytest
 import torch
 from torch import nn
 from torch.nn.utils import clip_grad_value_

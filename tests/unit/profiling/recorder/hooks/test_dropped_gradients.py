@@ -5,6 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests import counting
 from torch import nn

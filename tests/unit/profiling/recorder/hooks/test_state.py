@@ -9,6 +9,9 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from torch import nn
 

@@ -9,6 +9,9 @@ from functools import partial
 from typing import Any
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests.counting import counted
 from torch import nn

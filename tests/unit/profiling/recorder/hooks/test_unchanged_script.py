@@ -14,10 +14,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+pytest.importorskip("cloudpickle")
+pytest.importorskip("gymnasium")
+pytest.importorskip("torch")
+
 import cloudpickle
 import gymnasium
 import numpy as np
-import pytest
 import torch
 from torch import nn
 

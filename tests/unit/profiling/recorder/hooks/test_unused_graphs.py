@@ -6,6 +6,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 
 import pytest
+
+pytest.importorskip("torch")
+
 import torch
 from tests import counting
 from torch import nn
