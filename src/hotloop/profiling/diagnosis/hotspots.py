@@ -30,9 +30,14 @@ MOST = 5
 """More hotspots than that are not worth reading."""
 NEARLY_ALL = 0.8
 """A loop in which so much of the time is spent is that of training."""
+MUCH_ELSE = 0.25
+"""A loop that calls a network and does so much else does several things: it plays or learns."""
 MAINLY = 0.5
 """A line that takes this part of a loop's or function's time is told rather than the loop."""
 NETWORK = frozenset({Phase.ACT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS})
+CALLED = frozenset({Phase.ACT, Phase.FORWARD})
+MANY_CALLS = 8
+"""Calls of a network for each update, in a loop that does nothing else, from which on they are told."""
 STEPPING = frozenset({Phase.ENV})
 RULE = "hotspot"
 
@@ -54,7 +59,7 @@ def find_hotspots(loop: Loop, taken: Iterable[int] = ()) -> list[Finding]:
     units = Units(loop)
     by_unit: dict[Unit, list[Atom]] = {}
     for atom in free:
-        if not _is_expected(loop, atom):
+        if not _is_expected(loop, atom, units):
             by_unit.setdefault(units.of(atom), []).append(atom)
     inner: dict[Unit, list[Atom]] = {}
     for unit, atoms in by_unit.items():
@@ -66,14 +71,17 @@ def find_hotspots(loop: Loop, taken: Iterable[int] = ()) -> list[Finding]:
     return [tell.finding(spot) for spot in sorted(large, key=lambda spot: (-spot.ns, spot.unit))[:MOST]]
 
 
-def _is_expected(loop: Loop, atom: Atom) -> bool:
+def _is_expected(loop: Loop, atom: Atom, units: Units) -> bool:
     """Return whether this is what training is for: network arithmetic, or the dynamics of a library's environment.
 
-    Lines of the user's own that run inside of such a span are not, but for plain calls of torch in a `forward`.
+    Lines of the user's own that run inside of such a span are not, but for plain calls of torch in a `forward`. Neither
+    is a network that a loop calls many times where one call for all could do.
     """
     spans = [node for node in loop.lineage(atom.node) if node.kind == "span"]
     span = next((node for node in spans if node.phase in NETWORK | STEPPING), None)
     if span is None:
+        return False
+    if span.phase in CALLED and span.calls >= MANY_CALLS * max(loop.updates, 1) and units.is_loop(units.of(atom)):
         return False
     inside = _frames_inside(atom, span)
     if not inside:
@@ -124,6 +132,11 @@ class Units:
         innermost = own[0]
         return innermost.file, function_name(innermost), innermost.line, innermost.line
 
+    def is_loop(self, unit: Unit) -> bool:
+        """Return whether a unit is a loop rather than a line."""
+        file, _, first, last = unit
+        return (file, first, last) in self._busy
+
     def descended(self, unit: Unit, atoms: list[Atom]) -> dict[Unit, list[Atom]]:
         """Go on to a loop in a function that a loop calls, while most of the time is in that one."""
         found: dict[Unit, list[Atom]] = {}
@@ -160,8 +173,8 @@ class Units:
 
     def _trains(self, loop: Block) -> bool:
         """Return whether a loop is one of training: it goes through several of its parts, or holds nearly all time."""
-        phases, ns = self._busy.get(loop, (set(), 0.0))
-        if ns >= NEARLY_ALL * self._loop.wall_ns:
+        phases, ns, network_ns = self._busy.get(loop, (set(), 0.0, 0.0))
+        if ns >= NEARLY_ALL * self._loop.wall_ns or (network_ns and ns - network_ns >= MUCH_ELSE * ns):
             return True
         kinds = ({Phase.ENV} & phases, {Phase.ACT, Phase.FORWARD} & phases, {Phase.BACKWARD, Phase.OPTIMISE} & phases)
         return sum(bool(kind) for kind in kinds) >= 2
@@ -169,22 +182,25 @@ class Units:
 
 def _phases_by_loop(
     loop: Loop, loops_of: Callable[[Frame], tuple[Block, ...]]
-) -> Mapping[Block, tuple[set[Phase], float]]:
-    """Return the phases of the spans that are entered in each loop, and its time."""
-    found: dict[Block, tuple[set[Phase], float]] = {}
+) -> Mapping[Block, tuple[set[Phase], float, float]]:
+    """Return the phases that each loop goes through, its time, and that of networks which it calls."""
+    found: dict[Block, tuple[set[Phase], float, float]] = {}
+    network: dict[Block, float] = {}
     nodes: dict[Block, set[int]] = {}
     time: dict[Block, float] = {}
     for atom in loop.atoms:
         for each in {block for frame in atom.stack if frame.own for block in loops_of(frame)}:
             nodes.setdefault(each, set()).add(atom.node.id)
             time[each] = time.get(each, 0.0) + atom.ns
+            if CALLED & loop.phases(atom.node):
+                network[each] = network.get(each, 0.0) + atom.ns
     for each, ids in nodes.items():
         # A span that all of the loop's time is in contains the loop: it is not entered in it.
         lineages = [{node.id for node in loop.lineage(loop.thread.by_id[i])} for i in ids]
         around = set.intersection(*lineages)
         inside = set.union(*lineages) - around
-        spans = {loop.thread.by_id[i].phase for i in inside if loop.thread.by_id[i].kind == "span"}
-        found[each] = spans, time[each]
+        phases = {loop.thread.by_id[i].phase for i in inside} - {Phase.OWN}
+        found[each] = phases, time[each], network.get(each, 0.0) if phases & CALLED else 0.0
     return found
 
 
@@ -244,9 +260,10 @@ class _Tell:
         )
 
     def _is_place_to_change(self, hot: Sequence[Atom], unit: Unit) -> bool:
-        """Return whether to tell a line itself, rather than the calls of a small function that is all Python."""
+        """Return whether to tell a line itself, rather than the loop that calls its function many times."""
         inside = any(atom.own is not None and function_name(atom.own) == unit[1] for atom in hot)
-        return inside or self._describe(hot)[0] != "interpreter"
+        in_torch = any(_is_torch(self._loop, atom) for atom in hot)
+        return inside or (self._describe(hot)[0] != "interpreter" and not in_torch)
 
     def _hottest_within(self, spot: _Spot, first: int, last: int) -> int:
         """Return the line of the loop itself through which most of its time goes."""

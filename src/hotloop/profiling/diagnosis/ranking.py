@@ -29,7 +29,7 @@ def settle(loop: Loop, causes: Iterable[Cause]) -> tuple[list[Finding], set[int]
         finding = price(loop, cause, atoms)
         if cause.informs:
             findings.append(finding)
-        elif finding.gain >= LEAST_GAIN and finding.gain_low >= LEAST_LOW**LESS:
+        elif finding.gain >= LEAST_GAIN and (cause.is_hotspot or finding.gain_low >= LEAST_LOW**LESS):
             findings.append(finding)
             taken |= cause.atoms
     return findings, taken

@@ -312,21 +312,3 @@ def test_an_environment_that_contains_the_updates_is_told():
 )
 def test_ordinary_nesting_is_fine(trace):
     assert rules(trace) == []
-
-
-def unnamed(share):
-    line = frame("search", "mcts.py", 20, "child = max(node.children, key=score)")
-    return make_trace(
-        [place("Env.step", Phase.ENV, 10 - 10 * share, 1000)],
-        [seen("", [line], 10 * share)],
-        {"env_steps": 1000, "cpu_ns": 10**10},
-        unattributed_s=10 * share,
-    )
-
-
-def test_time_without_a_name_is_told_with_its_lines():
-    findings = [each for each in causes(unnamed(0.6)) if each.rule == "parts_do_not_sum"]
-    assert [(each.line, each.gain) for each in findings] == [(20, 1.0)]
-    assert findings[0].title == "60 % of the loop has no name."
-    assert "mcts.py:20" in findings[0].evidence[2]
-    assert rules(unnamed(0.2)) == []

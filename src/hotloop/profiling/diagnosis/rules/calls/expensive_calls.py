@@ -105,7 +105,7 @@ class _Seen:
         below = any(each == module or module.startswith(each + ".") for module in modules for each in entry.through)
         if not ((callee and called) or operator or below):
             return False
-        if entry.needs and (operands is None or not all(_fits(each, operands) for each in entry.needs)):
+        if entry.needs and (operands is None or not all(fits(each, operands) for each in entry.needs)):
             return False
         return not entry.often or self._is_often(entry, atom, callee)
 
@@ -134,7 +134,7 @@ class _Seen:
         return texts.most_common(1)[0][0].replace("works on(", "works on (") if texts else ""
 
 
-def _fits(needs: Needs, operands: tuple[Operand, ...]) -> bool:
+def fits(needs: Needs, operands: tuple[Operand, ...]) -> bool:
     """Return whether an operand is as needed."""
     if needs.at is not None:
         return needs.at < len(operands) and _is_such(needs, operands[needs.at])

@@ -2,13 +2,12 @@
 
 A span contains work of another phase: a trainer with `reset` and `step(x)` looks like an environment to the hooks, but
 contains the real one and the updates; or a span named "env" surrounds the whole iteration. Then totals count time twice
-and the wrong calls count as environment steps. Or much of the time has no span. Or the times that the script prints for
-the parts are far less than the total it prints with them.
+and the wrong calls count as environment steps. Or the times that the script prints for the parts are far less than the
+total it prints with them.
 
 **Seen by.** At least 10 % of the loop in updates inside an environment's span, or in an environment or updates inside
-acting, storing or sampling. Or 30 % of the loop outside of any span with no hint of its phase; the evidence shows its
-lines. Or two or more printed times, indented under another or next to a "total", that sum to less than half of it, on
-average over at least three prints.
+acting, storing or sampling. Or two or more printed times, indented under another or next to a "total", that sum to less
+than half of it, on average over at least three prints.
 
 **Residual.** None: shares are misleading, but the gain is 1.
 
@@ -20,7 +19,7 @@ from __future__ import annotations
 
 from hotloop.phases import Phase
 from hotloop.profiling.diagnosis.claims import indices
-from hotloop.profiling.diagnosis.evidence import duration, hottest, meeting_line, percent
+from hotloop.profiling.diagnosis.evidence import duration, meeting_line, percent
 from hotloop.profiling.diagnosis.finding import Cause, Causes
 from hotloop.profiling.diagnosis.printed_timings import Whole, printed, printed_in, wholes
 from hotloop.profiling.diagnosis.time_slices import ENVIRONMENT, Atom, Loop
@@ -34,18 +33,12 @@ FOREIGN: dict[Phase, frozenset[Phase]] = {
 }
 """By a span's phase, the phases that cannot be part of it. Logging, evaluating and waiting may contain anything."""
 LEAST_FOREIGN = 0.1
-LEAST_UNNAMED = 0.3
 NESTED_ADVICE = """\
 Name the whole for what it is, so that each part is counted once:
     def train_iteration(self, steps): ...     # a trainer with `reset` and `step(x)` looks like an environment
     with span("iteration"):                   # a name without a phase makes a container
         with span("env.step"): ...
         with span("update"): ..."""
-UNNAMED_ADVICE = """\
-Give the lines below a span, so that their time has a name:
-    with hotloop.span("search"):
-        action = planner.search(state)
-Your own timers must cover the whole loop: also print the time that no part covers."""
 LEAST_MISSING = 0.5
 """Part of a printed whole that its printed parts must leave out."""
 MOST_SHOWN = 3
@@ -56,9 +49,8 @@ Parts that ought to be all of it were timed wrongly: wait for the work to be don
 
 
 def find(loop: Loop) -> Causes:
-    """Find spans with work of another phase, time without a span, and printed parts that do not add up."""
+    """Find spans with work of another phase, and printed parts that do not add up."""
     yield from _nested(loop)
-    yield from _unnamed(loop)
     yield from _printed(loop)
 
 
@@ -81,19 +73,6 @@ def _nested(loop: Loop) -> Causes:
             "its calls are counted as environment steps" if node.phase is Phase.ENV else "",
         )
         yield _cause(title, loop.below([node]), evidence, NESTED_ADVICE)
-
-
-def _unnamed(loop: Loop) -> Causes:
-    atoms = loop.where(
-        lambda atom: atom.node.kind == "root" or (atom.node.kind == "gap" and atom.node.phase is Phase.OTHER)
-    )
-    share = loop.share(atoms)
-    seen = loop.share(atom for atom in atoms if atom.own is not None)
-    # Without environment steps it is no training loop; without a line of the user's there is nothing to name.
-    if not loop.env_steps or seen < LEAST_UNNAMED:
-        return
-    evidence = (f"{percent(share)} of the loop is in no span, and its phase is unknown", hottest(loop, atoms))
-    yield _cause(f"{percent(share)} of the loop has no name.", atoms, evidence, UNNAMED_ADVICE)
 
 
 def _printed(loop: Loop) -> Causes:
