@@ -87,7 +87,7 @@ def test_the_verdict_comes_first_and_stands_alone(recorded):
     folder, _ = recorded
     brief = hotloop(folder, "explain", "run", "--brief")
     assert "env steps/s" in brief.splitlines()[1]
-    assert "loop.py:15 in pure, Python" in " ".join(brief.split())
+    assert "in pure (loop.py:15). Next: Python itself takes the time." in " ".join(brief.split())
     assert hotloop(folder, "explain", "run").startswith(brief)
     verdict = json.loads(hotloop(folder, "explain", "run", "--json"))["verdict"]
     assert (Path(verdict["file"]).name, verdict["line"], verdict["gain"]) == ("loop.py", 15, None)

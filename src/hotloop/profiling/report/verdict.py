@@ -36,7 +36,7 @@ class Verdict:
     next_change: str | None
     """None if no cause is known."""
     gain: float | None
-    """Expected factor of throughput from the next change."""
+    """Expected factor of throughput from the next change; None if only an upper bound is known."""
 
 
 def make_verdict(
@@ -51,7 +51,8 @@ def make_verdict(
         limit = f"{share}{best.title.rstrip('.')}{where}."
         change = f"{_first_sentence(best.advice)} {best.expectation[0].upper()}{best.expectation[1:]}."
         text = f"{throughput} {limit} {change}"
-        return Verdict(text, throughput, limit, best.file or None, best.line or None, change, best.gain)
+        gain = None if best.kind == "hotspot" else best.gain
+        return Verdict(text, throughput, limit, best.file or None, best.line or None, change, gain)
     if not lines or lines[0].share < LEAST_SHARE:
         limit = "No single line takes much of the time." if lines else "No line was sampled."
         return Verdict(f"{throughput} {limit}", throughput, limit, None, None, None, None)

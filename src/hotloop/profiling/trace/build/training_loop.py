@@ -47,6 +47,8 @@ def find_training_loop(main: ProcessParts, sources: Mapping[str, SourceText]) ->
     if by_block[block].total() < MOSTLY * after:
         return None
     inside = np.isin(main.memory["window"], windows)
+    if not inside.any():
+        return None  # a damaged run
     return int(main.memory["start_ns"][inside].min()), int(main.memory["end_ns"][inside].max())
 
 
