@@ -152,6 +152,8 @@ class _Slices:
             if self._phase[i] is None or near is Phase.ACT:
                 self._phase[i] = phase
             if phase is near and self._chooses(self._rows[i]):
+                if not self._stepping:
+                    continue  # where steps of the environment are not known, what came before may be one
                 phase = far
             pending += [(row, phase) for rows in self._sources[i] for row in rows]
 
