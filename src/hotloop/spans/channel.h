@@ -22,6 +22,7 @@
 #define SAMPLE_ROWS 4096
 #define SAMPLE_COLUMNS 7
 #define RING_BYTES (1 << 19)
+#define RESERVED_BYTES (RING_BYTES / 4) /* room that windows leave for other messages: names must not be lost */
 #define NAME_BYTES 72
 #define FAILURE_BYTES 512
 #define LEAST_FILE_NUMBER 700
@@ -122,6 +123,13 @@ waiting_pairs(LogSlot *log)
 {
     return atomic_load_explicit(&log->written, memory_order_acquire)
         - atomic_load_explicit(&log->taken, memory_order_relaxed);
+}
+
+static inline int64_t
+ring_room(ByteRing *ring)
+{
+    return RING_BYTES - (atomic_load_explicit(&ring->written, memory_order_relaxed)
+                         - atomic_load_explicit(&ring->taken, memory_order_acquire));
 }
 
 /* Append a record, its size first; return 0 if there is no room for it. */

@@ -323,7 +323,7 @@ stop(PyObject *Py_UNUSED(module), PyObject *Py_UNUSED(ignored))
 
 static HotPath *hot_path;
 static int64_t totals_before[MAX_COUNTERS];
-enum { ROW_FIELDS = 8 };
+enum { MOST_ROW_BYTES = 300, ROW_FIELDS = 8 };
 
 static int
 open_window(void *Py_UNUSED(nothing))
@@ -374,7 +374,9 @@ close_window(void *Py_UNUSED(nothing))
     for (int i = 0; i < MAX_COUNTERS; i++)
         amounts[i] = channel->totals[i] - totals_before[i];
     PyObject *rows = stop(NULL, NULL);
-    if (interrupted)
+    /* Part of a window would be wrong. */
+    if (interrupted
+        || (rows != NULL && ring_room(&channel->messages) < RESERVED_BYTES + PyList_GET_SIZE(rows) * MOST_ROW_BYTES))
         Py_CLEAR(rows);
     for (Py_ssize_t i = 0; rows != NULL && i < PyList_GET_SIZE(rows); i++)
         send_row(channel, PyList_GET_ITEM(rows, i));

@@ -35,7 +35,6 @@
 #define MOST_OPERANDS 8
 #define CHUNK_INTS 8000
 #define MAX_EVENTS 12000 /* they take about a microsecond each, those of libraries included */
-#define RESERVED (RING_BYTES / 4) /* room that is left for other messages */
 enum { FUNCTION = 0 }; /* in place of an operation: a function begins, with these arguments */
 enum { OURS = 2 }; /* in `f_trace_opcodes`: set here, and the frame had no settings of its own before */
 
@@ -172,7 +171,7 @@ place_of(Code *code, int instruction, int operation, void *callee, PyObject **op
     if (n_places >= MAX_PLACES / 2 || is_full)
         return -1;
     ByteRing *ring = &hot_path->channel()->messages;
-    if (RING_BYTES - (ring->written - ring->taken) < RESERVED) {
+    if (ring_room(ring) < RESERVED_BYTES) {
         is_full = 1;
         return -1;
     }
@@ -461,7 +460,7 @@ close_window(void *Py_UNUSED(nothing))
     for (int i = 0; i < MAX_COUNTERS; i++)
         amounts[i] = channel->totals[i] - totals_before[i];
     ByteRing *ring = &channel->messages;
-    int fits = RING_BYTES - (ring->written - ring->taken) >= RESERVED + n_ints * (int64_t)sizeof rows[0];
+    int fits = ring_room(ring) >= RESERVED_BYTES + n_ints * (int64_t)sizeof rows[0];
     for (int at = 0; at < n_ints && fits; at += CHUNK_INTS) {
         int n = n_ints - at < CHUNK_INTS ? n_ints - at : CHUNK_INTS;
         const void *parts[] = {"E", rows + at};

@@ -33,6 +33,8 @@ from hotloop.spans import hot_path, registry
 PATIENCE_S = 20.0
 """How long to wait for a recorder that does not answer."""
 POLL_S = 0.002
+ROOM_S = 2.0
+"""How long to wait for room for a message."""
 
 
 class RemoteRecorder:
@@ -57,6 +59,7 @@ class RemoteRecorder:
         self._folder = folder
         self._main = main
         self._spans_sent = self._counters_sent = 0
+        self._is_sending = False
         self._costs_sent: dict[str, float] = {}
         self._name_sent = ""
         self._device = DeviceTimes()
@@ -123,12 +126,35 @@ class RemoteRecorder:
         """Send a message; return whether there was room for it."""
         return self._native.send(json.dumps(message).encode())
 
+    def _send_surely(self, message: Message) -> bool:
+        """Send a message that must not be lost: wait for room. Return False if the recorder does not read."""
+        deadline = now_ns() + round(ROOM_S * 1e9)
+        while not self.send(message):
+            if now_ns() > deadline:
+                return False
+            time.sleep(POLL_S)
+        return True
+
     def send_names(self) -> None:
         """Send the names of new spans and counters, what hooks cost, and the name of this process."""
-        for each in registry.known_spans()[self._spans_sent :]:
-            self._spans_sent += self.send(span_message(each))
-        for each in list(registry.known_counters().items())[self._counters_sent :]:
-            self._counters_sent += self.send(counter_message(*each))
+        if self._is_sending:
+            return  # Another thread, or the code around this in a signal handler, sends the new ones, too.
+        self._is_sending = True
+        try:
+            self._send_new_names()
+        finally:
+            self._is_sending = False
+
+    def _send_new_names(self) -> None:
+        # By position: one that is left out would give its name to the next.
+        while self._spans_sent < len(spans := registry.known_spans()):
+            if not self._send_surely(span_message(spans[self._spans_sent])):
+                return
+            self._spans_sent += 1
+        while self._counters_sent < len(counters := list(registry.known_counters().items())):
+            if not self._send_surely(counter_message(*counters[self._counters_sent])):
+                return
+            self._counters_sent += 1
         if self.wrapper_ns != self._costs_sent:
             self._costs_sent = dict(self.wrapper_ns)
             self.send({"is": "costs", "ns": self._costs_sent})
@@ -203,7 +229,7 @@ class RemoteRecorder:
         self._follow_device()
         self.send_names()
         if ending is not None:
-            self.send({"is": "ending", "content": ending})
+            self._send_surely({"is": "ending", "content": ending})
         self._native.call_on_change(None)
         self._native.set("stopped_ns", stopped_at)
         answered = self._wait_until(lambda: self._native.get("finished" if self._main else "recorder_pid") != 0)
