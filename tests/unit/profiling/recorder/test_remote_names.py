@@ -38,7 +38,8 @@ def names(recorder: Full, kind: str) -> list[str]:
 
 def test_a_name_waits_for_room():
     """Regression: a name for which there was no room was left out, and the names after it were shifted by one."""
-    registry.counter_code("env_steps"), registry.counter_code("updates")
+    for name in ("env_steps", "updates"):
+        registry.counter_code(name)
     recorder = Full()
     recorder.send_names()
     assert names(recorder, "counter") == list(registry.known_counters())
@@ -60,7 +61,8 @@ def test_names_are_sent_later_if_nobody_reads(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_a_signal_handler_that_sends_names_sends_none_twice():
-    registry.counter_code("env_steps"), registry.counter_code("updates")
+    for name in ("env_steps", "updates"):
+        registry.counter_code(name)
 
     class Interrupted(Full):
         def send(self, message: Message) -> bool:
