@@ -1,6 +1,6 @@
 """Where the time goes that no rule explains: the lines, loops and functions of the user's code that take much of it.
 
-A hotspot says what is there and what could be gained at most. It is told at the place where a change would be made: not
+A hotspot says what is there and what could be gained at most. It names the place where a change would be made: not
 in a library, and not in a small function that a loop calls a thousand times, but at that loop.
 """
 
@@ -33,12 +33,13 @@ NEARLY_ALL = 0.8
 MUCH_ELSE = 0.25
 """A loop that calls a network and does so much else does several things: it plays or learns."""
 MAINLY = 0.5
-"""A line that takes this part of a loop's or function's time is told rather than the loop."""
+"""A line that takes this part of a loop's or function's time is reported instead of the loop."""
 NETWORK = frozenset({Phase.ACT, Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMISE, Phase.SYNC_WEIGHTS})
 CALLED = frozenset({Phase.ACT, Phase.FORWARD})
 MANY_CALLS = 8
-"""Calls of a network for each update, in a loop that does nothing else, from which on they are told."""
+"""A network that a loop calls at least so often for each update is reported, if the loop does nothing else."""
 STEPPING = frozenset({Phase.ENV})
+OWN_PIPELINES = "/hotloop/training/"
 RULE = "hotspot"
 
 Unit = tuple[str, str, int, int]
@@ -55,7 +56,7 @@ class _Spot:
 def find_hotspots(loop: Loop, taken: Iterable[int] = ()) -> list[Finding]:
     """Return the hotspots, largest first, without the atoms that findings have claimed."""
     claimed = set(taken)
-    free = [atom for atom in loop.atoms if atom.index not in claimed and atom.own is not None]
+    free = [atom for atom in loop.atoms if atom.index not in claimed and _is_to_change(atom)]
     units = Units(loop)
     by_unit: dict[Unit, list[Atom]] = {}
     for atom in free:
@@ -69,6 +70,11 @@ def find_hotspots(loop: Loop, taken: Iterable[int] = ()) -> list[Finding]:
     large = [spot for spot in spots if spot.ns >= LEAST_SHARE * loop.wall_ns]
     tell = _Tell(loop)
     return [tell.finding(spot) for spot in sorted(large, key=lambda spot: (-spot.ns, spot.unit))[:MOST]]
+
+
+def _is_to_change(atom: Atom) -> bool:
+    """Return whether an atom is in code that a user can change: the pipelines that come with hotloop are not."""
+    return atom.own is not None and OWN_PIPELINES not in atom.own.file.replace("\\", "/")
 
 
 def _is_expected(loop: Loop, atom: Atom, units: Units) -> bool:
@@ -260,7 +266,7 @@ class _Tell:
         )
 
     def _is_place_to_change(self, hot: Sequence[Atom], unit: Unit) -> bool:
-        """Return whether to tell a line itself, rather than the loop that calls its function many times."""
+        """Return whether to report a line itself, rather than the loop that calls its function many times."""
         inside = any(atom.own is not None and function_name(atom.own) == unit[1] for atom in hot)
         in_torch = any(_is_torch(self._loop, atom) for atom in hot)
         return inside or (self._describe(hot)[0] != "interpreter" and not in_torch)

@@ -117,3 +117,11 @@ def test_samples_without_a_stack_are_no_hotspot():
     process = replace(trace.main, threads=(bare,))
     assert hotspots(replace(trace, processes=(process,))) == []
     assert isinstance(bare.samples[0], Sample)
+
+
+def test_pipelines_that_come_with_hotloop_are_not_the_users_to_change():
+    """Regression: `make demo` blamed the compiled update of its own pipeline."""
+    file = "/x/site-packages/hotloop/training/learn/kernel.py"
+    frame = Frame("update", file, 8, "update_many(rows)", True, operation="CALL", first_line=1)
+    trace = make_trace([place("learn.update", Phase.OPTIMISE, 4.0, 10)], [seen("learn.update", [frame], 4.0)])
+    assert hotspots(trace) == []

@@ -44,7 +44,7 @@ class Entry:
     loop: bool = False
     """Whether a fix replaces the loop around it, and not only the call."""
     sure: bool = True
-    """Whether this can be done better wherever it is seen. Else it is told as a hotspot: a repaired script may still
-    have to do it."""
+    """Whether there is a better way wherever it is seen. If not, it is reported as a hotspot: a repaired script may
+    still have to do it."""
     remains: tuple[float, float, float] = (0.1, 0.02, 0.4)
     """What a fix leaves of the time: expected, least and most."""

@@ -26,7 +26,7 @@ from hotloop.profiling.trace.time_kinds import place_of
 
 ADVICE = "Each entry of the catalogue has its own advice."
 LEAST_SHARE = 0.08
-"""Smaller ones are told as hot lines only."""
+"""Smaller ones are only among the hot lines."""
 
 
 def find(loop: Loop) -> Causes:
