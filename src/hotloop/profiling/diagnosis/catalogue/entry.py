@@ -40,7 +40,7 @@ class Entry:
     """Modules of libraries, one of which is below the user's line."""
     needs: tuple[Needs, ...] = ()
     often: float = 0.0
-    """At least so many calls for each environment step or update, whichever are more frequent for it."""
+    """At least so many calls for each environment step or update, whichever there are fewer of."""
     loop: bool = False
     """Whether a fix replaces the loop around it, and not only the call."""
     sure: bool = True

@@ -117,12 +117,8 @@ class _Seen:
         place = observed.at(place_of(own), own.operation)
         if place is None:
             return False
-        passes, counts = observed.passes[place.id], observed.counts
-        units = max(counts.get("env_steps", 0), counts.get("updates", 0))
-        smaller = min(
-            each for each in (counts.get("env_steps", 0), counts.get("updates", 0), units) if each or not units
-        )
-        return passes >= entry.often * max(smaller, 1)
+        amounts = [n for name in ("env_steps", "updates") if (n := observed.counts.get(name, 0))]
+        return observed.passes[place.id] >= entry.often * min(amounts, default=1)
 
     def example(self, atoms: list[Atom]) -> str:
         """Say what is called with what."""
